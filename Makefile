@@ -1,0 +1,98 @@
+# One place for every command of the project. Everything it makes stays inside this checkout.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+SHELL := /bin/sh
+
+# The first of these that is Python 3.11 to 3.13 (the versions that the lock file knows wheels for), else plain python3.
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$python && exit; \
+	done; echo python3)
+
+VENV := .venv
+PROTO_VENV := .venv-proto
+LOCK_VENV := .venv-lock
+RUN := $(VENV)/bin
+# Tests at once; ARGS goes to pytest as it is.
+WORKERS ?= 2
+ARGS ?=
+
+# Caches of the tools, kept inside the checkout too.
+export BUF_CACHE_DIR := $(CURDIR)/$(VENV)/cache/buf
+export PYRIGHT_PYTHON_CACHE_DIR := $(CURDIR)/$(VENV)/cache/pyright
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+.PHONY: help
+help: ## Show this help
+	@echo "usage: make TARGET [ARGS=...]"
+	@echo
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: $(VENV)/.ready ## Start the coordinator and the shop, run four orders, check the books
+	@$(RUN)/python -m shop.demo $(ARGS)
+
+.PHONY: test
+test: $(VENV)/.ready ## Run the tests; ARGS="-m timeline" or ARGS="tests/unit -k name" chooses
+	@$(RUN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+.PHONY: check
+check: check-style check-types check-imports check-protos check-fresh check-tidy ## Everything that can be judged without running sagas
+	@echo "check: all good"
+
+.PHONY: check-style
+check-style: $(VENV)/.ready ## ruff: rules and format
+	@$(RUN)/ruff check --quiet
+	@$(RUN)/ruff format --check --quiet || { echo "ruff format: some files are not formatted, 'make format' does it"; exit 1; }
+
+.PHONY: check-types
+check-types: $(VENV)/.ready ## mypy and pyright, both strict
+	@$(RUN)/mypy
+	@$(RUN)/pyright
+
+.PHONY: check-imports
+check-imports: $(VENV)/.ready ## import-linter: who may import whom
+	@$(RUN)/lint-imports --cache-dir $(VENV)/cache/import-linter --no-logo 2>/dev/null || $(RUN)/lint-imports --cache-dir $(VENV)/cache/import-linter
+
+.PHONY: check-protos
+check-protos: $(VENV)/.ready ## buf: rules and comments of the protos
+	@if find proto participants tests/protos -name '*.proto' 2>/dev/null | grep -q .; then $(RUN)/buf lint; fi
+
+.PHONY: check-fresh
+check-fresh: $(PROTO_VENV)/.ready ## Is the committed generated code what the protos give?
+	@$(PROTO_VENV)/bin/python tools/generate.py --check
+
+.PHONY: check-tidy
+check-tidy: $(VENV)/.ready ## Sizes, docstrings, purity of the core
+	@$(RUN)/python -m pytest -q tests/test_tidy.py
+
+.PHONY: proto
+proto: $(PROTO_VENV)/.ready ## Generate Python code and stubs from the protos
+	@$(PROTO_VENV)/bin/python tools/generate.py
+
+.PHONY: bench
+bench: $(VENV)/.ready ## Measure; prints key=value lines
+	@$(RUN)/python -m tests.benchmarks.bench $(ARGS)
+
+.PHONY: format
+format: $(VENV)/.ready ## Format the code and repair what ruff can
+	@$(RUN)/ruff check --quiet --fix-only
+	@$(RUN)/ruff format --quiet
+
+.PHONY: lock
+lock: $(LOCK_VENV)/.ready ## Resolve the dependencies anew (needs PyPI; all Python versions at once)
+	@$(LOCK_VENV)/bin/python tools/lock.py $(ARGS)
+
+.PHONY: clean
+clean: ## Remove everything that the targets made, environments included
+	@rm -rf $(VENV) $(PROTO_VENV) $(LOCK_VENV) .pytest_tmp .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist var
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.ready: locks/dev.txt pyproject.toml tools/environment.py
+	@$(PYTHON) tools/environment.py $(VENV) --lock locks/dev.txt --project
+
+$(PROTO_VENV)/.ready: locks/proto.txt tools/environment.py
+	@$(PYTHON) tools/environment.py $(PROTO_VENV) --lock locks/proto.txt
+
+$(LOCK_VENV)/.ready: locks/lock.txt tools/environment.py
+	@$(PYTHON) tools/environment.py $(LOCK_VENV) --lock locks/lock.txt

@@ -1,0 +1,1 @@
+"""The saga coordinator: drives sagas from a durable ledger and calls the participants."""

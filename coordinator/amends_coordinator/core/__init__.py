@@ -1,0 +1,1 @@
+"""Pure decisions: no await, clock, randomness, wire format or database."""

@@ -1,0 +1,1 @@
+"""Saga definitions: registration checks, descriptor pools, compiled bindings; protobuf without I/O."""

@@ -1,0 +1,1 @@
+"""Drives sagas: feeds events to the core, makes its records durable, carries out its effects."""

@@ -1,0 +1,1 @@
+"""Thin servicers: validate, map, call the engine, map errors."""

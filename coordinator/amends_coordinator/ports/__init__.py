@@ -1,0 +1,1 @@
+"""Protocols that the engine needs from the outside, each with its guarantees."""

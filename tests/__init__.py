@@ -1,0 +1,1 @@
+"""The tests; docs/invariants.md says which promise each of them guards."""

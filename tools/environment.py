@@ -1,0 +1,75 @@
+"""Makes a virtual environment inside the checkout from a lock file with hashes.
+
+Runs on the system's Python before anything is installed, so it uses the standard library only and no syntax that an
+older Python would stumble over before it can say that it is too old. A file lock lets two `make` of one checkout start
+at once: the second waits and then finds the work done.
+"""
+
+import argparse
+import fcntl
+import hashlib
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+OLDEST = (3, 11)
+CHECKOUT = Path(__file__).resolve().parent.parent
+
+
+def main() -> int:
+    """Read the command line and make the environment; 0 if it stands."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", help="where the environment goes, for example .venv")
+    parser.add_argument("--lock", required=True, help="requirements file with hashes")
+    parser.add_argument("--project", action="store_true", help="also install the project itself, editable")
+    options = parser.parse_args()
+    if sys.version_info < OLDEST:
+        found = "{}.{}".format(*sys.version_info[:2])  # noqa: UP032 - an old Python has to be able to read this
+        sys.stderr.write(
+            "amends needs Python 3.11 or newer, but {} is {}: install one, or name it: make PYTHON=/path/to/python3.11\n".format(  # noqa: UP032
+                sys.executable, found
+            )
+        )
+        return 1
+    folder = CHECKOUT / options.folder
+    folder.mkdir(exist_ok=True)
+    with (folder / ".lock").open("w") as guard:
+        fcntl.flock(guard, fcntl.LOCK_EX)
+        return make(folder, CHECKOUT / options.lock, project=options.project)
+
+
+def make(folder: Path, lock: Path, *, project: bool) -> int:
+    """Create the environment if needed, install what changed, and leave the stamp that make looks at."""
+    stamp = folder / ".ready"
+    wanted = fingerprint(lock, project=project)
+    if stamp.exists() and stamp.read_text() == wanted:
+        stamp.touch()
+        return 0
+    print(f"{folder.name}: installing from {lock.relative_to(CHECKOUT)} (once, a minute or two)", flush=True)
+    python = folder / "bin" / "python"
+    if not python.exists():
+        venv.EnvBuilder(with_pip=True, symlinks=True).create(folder)
+    pip = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+    steps = [[*pip, "--require-hashes", "--requirement", str(lock)]]
+    if project:
+        steps.append([*pip, "--no-deps", "--no-build-isolation", "--editable", str(CHECKOUT)])
+    for step in steps:
+        code = subprocess.run(step, check=False).returncode
+        if code:
+            sys.stderr.write(f"{folder.name}: pip failed, see above; once that is repaired, run the same make again\n")
+            return code
+    stamp.write_text(wanted)
+    return 0
+
+
+def fingerprint(lock: Path, *, project: bool) -> str:
+    """What the environment was made from: a changed time stamp alone must not install anything again."""
+    parts = [lock.read_bytes()]
+    if project:
+        parts.append((CHECKOUT / "pyproject.toml").read_bytes())
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
