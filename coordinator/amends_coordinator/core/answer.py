@@ -1,0 +1,64 @@
+"""What a participant's answer proves: the one place where status codes and trailers get their meaning.
+
+Only a documented, clear refusal proves that nothing happened. Silence proves nothing, and neither does any code that
+gRPC itself makes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from amends_coordinator.core.states import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+REJECTED_CODES = frozenset(
+    {"FAILED_PRECONDITION", "INVALID_ARGUMENT", "NOT_FOUND", "OUT_OF_RANGE", "ALREADY_EXISTS"}
+)
+"""Codes that gRPC libraries never make themselves: the participant's own clear no."""
+
+WIRING_CODES = frozenset({"UNIMPLEMENTED", "PERMISSION_DENIED", "UNAUTHENTICATED"})
+"""Refused at the door: nothing ran, but somebody has to mend something."""
+
+EXECUTED_TRAILER = "amends-executed"
+SEALED_TRAILER = "amends-sealed"
+ABORT_TRAILER = "amends-abort-bin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One attempt's end.
+
+    `status_code` is the gRPC code by name, "" where no answer came. `reason` is the participant's own short reason.
+    `abort_reason` is set when a participant that succeeded asks for the saga to be rolled back. `retry_delay_us` is what
+    it asked for with `RetryInfo`.
+    """
+
+    outcome: Outcome
+    status_code: str = ""
+    message: str = ""
+    reason: str = ""
+    response: bytes | None = None
+    abort_reason: str | None = None
+    retry_delay_us: int | None = None
+
+
+def classify(status_code: str, trailers: Mapping[str, str | bytes], *, parses: bool) -> Outcome:
+    """What a status code with its trailers proves.
+
+    Args:
+        status_code: the gRPC status code by name, for example "OK".
+        trailers: the trailing metadata; of repeated keys the last.
+        parses: whether the response's bytes parse as the method's response type (only looked at with "OK").
+    """
+    if status_code == "OK":
+        return Outcome.SUCCEEDED if parses else Outcome.UNKNOWN
+    if trailers.get(EXECUTED_TRAILER) == "no":
+        return Outcome.NOT_SENT
+    if status_code in REJECTED_CODES:
+        return Outcome.REJECTED_SEALED if trailers.get(SEALED_TRAILER) == "1" else Outcome.REJECTED
+    if status_code in WIRING_CODES:
+        return Outcome.WIRING_FAULT
+    return Outcome.UNKNOWN

@@ -1,0 +1,142 @@
+"""A saga as the core sees it: its row, its intents and its dead letters, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from amends_coordinator.core.ids import DeadLetterId, IdempotencyKey, Instant, NodeId, SagaId, StepName
+from amends_coordinator.core.states import DeadLetterReason, Direction, IntentState, Outcome, SagaState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from amends_coordinator.core.plan import Plan
+
+FIRST_ATTEMPTS_KEPT = 5
+LAST_ATTEMPTS_KEPT = 20
+
+
+def idempotency_key(saga_id: SagaId, step: StepName, direction: Direction) -> IdempotencyKey:
+    """`{saga_id}/{step}/{action, compensation or lookup}`: the same for every attempt, across nodes and crashes (S2)."""
+    return IdempotencyKey(f"{saga_id}/{step}/{direction.value.lower()}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """The first cause of a saga's rolling back, kept for ever. `step` is None when it was the saga as a whole."""
+
+    step: StepName | None
+    reason: str
+    status_code: str
+    message: str
+    time: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One try of a call. `end_time` is None while it may be on its way; `status_code` is "" where no answer came."""
+
+    number: int
+    node: NodeId
+    start_time: Instant
+    end_time: Instant | None = None
+    status_code: str = ""
+    outcome: Outcome | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """One row of the ledger: a call that may be made, and what is known of it.
+
+    `attempt` is the number of the newest announced attempt, from 1 (0: announced, but its request could not be built).
+    `next_attempt_time` is set while the next attempt waits for its time; a `PENDING` intent without it is in flight.
+    `unsettled`: an attempt ended unknown and nothing has proven since what became of it.
+    `refusals`, `spent_us`: what of the budget is used; `unsent_us`: for how long no attempt could be sent at all.
+    """
+
+    step: StepName
+    direction: Direction
+    method: str
+    state: IntentState = IntentState.PENDING
+    attempt: int = 0
+    attempts: tuple[Attempt, ...] = ()
+    attempts_left_out: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    next_attempt_time: Instant | None = None
+    unsettled: bool = False
+    refusals: int = 0
+    spent_us: int = 0
+    unsent_us: int = 0
+    request: bytes = b""
+    response: bytes | None = None
+    last_error: str = ""
+    last_code: str = ""
+    created_time: Instant
+    updated_time: Instant
+
+    @property
+    def key(self) -> tuple[StepName, Direction]:
+        """Identifies the intent in its saga."""
+        return (self.step, self.direction)
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether an attempt is announced and its outcome isn't recorded."""
+        return self.state is IntentState.PENDING and self.next_attempt_time is None
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the next attempt waits for its time."""
+        return self.state is IntentState.PENDING and self.next_attempt_time is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """What only a person can decide. `step` and `direction` are None when it is the saga as a whole."""
+
+    id: DeadLetterId
+    step: StepName | None
+    direction: Direction | None
+    reason: DeadLetterReason
+    last_error: str
+    opened_time: Instant
+    closed_time: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saga:
+    """One saga: its row and everything that hangs on it. `intents` are in the order in which they were announced."""
+
+    id: SagaId
+    plan: Plan
+    state: SagaState = SagaState.RUNNING
+    input: bytes = b""
+    output: bytes | None = None
+    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    failure: Failure | None = None
+    point_of_no_return_passed: bool = False
+    abort_requested: bool = False
+    unproven: bool = False
+    intents: tuple[Intent, ...] = ()
+    dead_letters: tuple[DeadLetter, ...] = ()
+    compensations_owed: int = 0
+    due_time: Instant | None = None
+    created_time: Instant
+    updated_time: Instant
+    ended_time: Instant | None = None
+    deadline_time: Instant
+    traceparent: str = ""
+    tracestate: str = ""
+
+    def intent(self, step: StepName, direction: Direction) -> Intent | None:
+        """The intent of a step and direction, or None if it isn't announced."""
+        for intent in self.intents:
+            if intent.step == step and intent.direction is direction:
+                return intent
+        return None
+
+    @property
+    def attention_required(self) -> bool:
+        """Whether at least one dead letter is open, in any state."""
+        return any(letter.closed_time is None for letter in self.dead_letters)

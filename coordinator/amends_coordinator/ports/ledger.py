@@ -1,0 +1,245 @@
+"""The port to durable storage: the intent ledger.
+
+Guarantees of every adapter, held by one conformance suite (tests/conformance):
+
+* **Durable before told** (S11): a method that returns has its effect on disk, or is documented otherwise.
+* **Whole or not at all**: the saga row, its intents and its dead letters of one write are applied together.
+* **One guard per saga** (rule 3): a write is applied only if the saga's row has the `version` that the decision saw and
+  the `owner` that the writer is. A decision that is refused spoils no other.
+* **Idempotent re-sends** (rule 4): a write that was applied although its answer was lost is recognised when it is sent
+  again and reported as applied.
+* **Fencing** (rule 5): no write of a fenced incarnation is applied (S7).
+* **Group commit**: writes that wait together share one transaction; none waits for others to come.
+
+No method may be called on the event loop in a way that blocks it. Driver errors never leave an adapter: everything that
+can go wrong is one of the exceptions below.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from amends_coordinator.core.ids import DefinitionVersion, Instant, NodeId, SagaId
+from amends_coordinator.core.saga import DeadLetter, Intent, Saga
+from amends_coordinator.core.states import SagaState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from amends_coordinator.core.plan import Plan
+
+
+class LedgerError(Exception):
+    """Root of everything that a ledger raises."""
+
+
+class LedgerUnavailableError(LedgerError):
+    """The database can't be reached, or is full, or broken. Nothing is known to be stored; the same call may be repeated."""
+
+
+class LedgerLockedError(LedgerError):
+    """Another process holds this ledger. Stop it, or give this one another ledger."""
+
+
+class LedgerSchemaError(LedgerError):
+    """The database's schema is not one that this release knows. Run `amends migrate` with the right release."""
+
+
+class NodeFencedError(LedgerError):
+    """This incarnation was shut out. It must drop everything that it holds and start again as a new one."""
+
+
+class WriteRefusedError(LedgerError):
+    """The database refuses this write's data, and always will. Repeating it is useless."""
+
+
+class UnknownPlanError(LedgerError):
+    """A stored saga names a definition that the ledger doesn't have."""
+
+
+class SupersededError(LedgerError):
+    """Somebody else wrote the saga since the decision was made. Decide the same event again on `current`."""
+
+    def __init__(self, current: StoredSaga) -> None:
+        super().__init__(f"saga {current.saga.id} is at version {current.version} now")
+        self.current = current
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSaga:
+    """A saga as it stands in the ledger. `version` counts its writes, from 1; `owner` drives it (None: nobody)."""
+
+    saga: Saga
+    version: int
+    owner: NodeId | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSaga:
+    """A saga to insert with the intents of its first decision.
+
+    `start_token` is new for every request: only the request whose token is stored is the starter. `owner` is None where
+    this node doesn't drive the saga at once; then its `due_time` says when it is to be claimed.
+    `input_hash` is kept when retention empties the saga, with the name of its recipe.
+    """
+
+    saga: Saga
+    start_token: str
+    owner: NodeId | None
+    input_hash: bytes
+    input_hash_recipe: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """What became of a start. `started`: this request began it; else `stored` is the saga that exists."""
+
+    started: bool
+    stored: StoredSaga
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """One decision about one saga.
+
+    `saga` is the saga after it; `seen_version` the version that it was decided on; `intents` and `dead_letters` are the
+    rows that it adds or changes (also part of `saga`).
+    """
+
+    saga: Saga
+    seen_version: int
+    intents: tuple[Intent, ...] = ()
+    dead_letters: tuple[DeadLetter, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredDefinition:
+    """A registered definition: the serialised `amends.v1.SagaDefinition`, under its name and version."""
+
+    name: str
+    version: DefinitionVersion
+    content: bytes
+    created_time: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParticipantRow:
+    """A participant: its services and the serialised `FileDescriptorSet` that describes them."""
+
+    name: str
+    services: tuple[str, ...]
+    descriptors: bytes
+    created_time: Instant
+    updated_time: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceRow:
+    """One process of a participant, reachable at `address` until `lease_end_time`. `capacity` 0: unknown."""
+
+    participant: str
+    instance_id: str
+    address: str
+    capacity: int
+    lease_end_time: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """One page of a list, newest first. `next` is where the following page begins (None: this is the last)."""
+
+    sagas: tuple[StoredSaga, ...]
+    next: tuple[Instant, SagaId] | None
+
+
+class Ledger(Protocol):
+    """Durable storage of sagas, definitions, participants and nodes. See the module's guarantees.
+
+    Every method may raise `LedgerUnavailableError`. Unless said otherwise a method is safe to repeat.
+    """
+
+    async def open(self, node: NodeId, *, plans: Callable[[StoredDefinition], Plan]) -> None:
+        """Take the ledger for this incarnation: lock it, add the node's row, fence every older incarnation and release
+        its sagas (`owner = None`, due now). `plans` turns a stored definition into its plan, and is called once per
+        definition and process.
+
+        Raises:
+            LedgerLockedError: another process holds it.
+            LedgerSchemaError: the schema is missing or unknown.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Release this node's sagas (`owner = None`, due now) and give the ledger up. No other method may follow."""
+        ...
+
+    async def heartbeat(self, now: Instant) -> None:
+        """Write the node's sign of life, in a transaction of its own.
+
+        Raises:
+            NodeFencedError: this incarnation was shut out.
+        """
+        ...
+
+    async def start(self, new: NewSaga) -> Started:
+        """Insert a saga with its intents, unless the id exists. Two starts with one id in one batch: one of them starts.
+        Sent again with the same `start_token` it answers `started = True` again.
+
+        Raises:
+            NodeFencedError, WriteRefusedError.
+        """
+        ...
+
+    async def append(self, write: Write) -> int:
+        """Apply one decision, durably, under the guard; answers the saga's new version. The same `Write` may be sent
+        again after `LedgerUnavailableError`.
+
+        Raises:
+            SupersededError: the saga has another version or owner now; nothing of this write was applied.
+            NodeFencedError, WriteRefusedError.
+        """
+        ...
+
+    async def load(self, saga_id: SagaId) -> StoredSaga | None:
+        """The saga with its intents and dead letters, or None."""
+        ...
+
+    async def claim(self, *, now: Instant, limit: int, held: frozenset[SagaId]) -> Sequence[StoredSaga]:
+        """Take up to `limit` sagas that are due and have not ended, and whose owner is nobody or this node, leaving out
+        those in `held`. Each gets this node as its owner (`version` + 1 where that changes). Oldest due first.
+
+        Raises:
+            NodeFencedError.
+        """
+        ...
+
+    async def list_sagas(
+        self, *, states: frozenset[SagaState], limit: int, before: tuple[Instant, SagaId] | None
+    ) -> Page:
+        """Sagas in one of `states` (empty: all), newest first, without intents and dead letters."""
+        ...
+
+    async def count_by_state(self) -> dict[SagaState, int]:
+        """How many sagas are in each state."""
+        ...
+
+    async def put_definition(self, definition: StoredDefinition) -> StoredDefinition:
+        """Store a definition unless its name and version exist; answers what is stored."""
+        ...
+
+    async def get_definition(self, name: str, version: DefinitionVersion | None) -> StoredDefinition | None:
+        """A definition by name and version; without a version the newest created."""
+        ...
+
+    async def put_participant(self, participant: ParticipantRow, instance: InstanceRow) -> None:
+        """Add or replace a participant (its `created_time` stays) and one of its instances."""
+        ...
+
+    async def remove_instance(self, participant: str, instance_id: str) -> None:
+        """Remove an instance; nothing happens if it isn't there."""
+        ...
+
+    async def participants(self) -> tuple[Sequence[ParticipantRow], Sequence[InstanceRow]]:
+        """All participants by name, and all instances, those whose lease has ended included."""
+        ...

@@ -1,0 +1,60 @@
+"""The port to participants: one call, one answer.
+
+Guarantees of every adapter:
+
+* `call` never raises for anything that a participant or the network does: whatever happens is an `Answer` whose outcome
+  says what it proves (unknown where nothing is proven).
+* An answer with the outcome `NOT_SENT` means that the request was never handed to a channel, or that the participant said
+  it did not begin.
+* An answer with the outcome `SUCCEEDED` carries bytes that parse as the method's response type.
+* Cancelling the awaiting task cancels the call at the participant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from amends_coordinator.core.ids import IdempotencyKey, Instant, SagaId, StepName
+from amends_coordinator.core.states import Direction, StepKind
+
+if TYPE_CHECKING:
+    from amends_coordinator.core.answer import Answer
+    from amends_coordinator.core.ids import DefinitionVersion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRequest:
+    """One attempt of one call, with everything that its metadata says.
+
+    `method` is "package.Service/Method"; `participant` the name that serves it ("" : whichever announces the service);
+    `deadline_time` ends it; `action_key` is set on a compensation and a lookup; `action_target` ("same" or "other") on a
+    compensation; `step_time` is when the action's first attempt was announced.
+    """
+
+    saga_id: SagaId
+    step: StepName
+    direction: Direction
+    kind: StepKind
+    definition_name: str
+    definition_version: DefinitionVersion
+    method: str
+    participant: str
+    key: IdempotencyKey
+    attempt: int
+    request: bytes
+    timeout_us: int
+    deadline_time: Instant
+    step_time: Instant
+    action_key: IdempotencyKey | None
+    action_target: str | None
+    traceparent: str
+    tracestate: str
+
+
+class Participants(Protocol):
+    """Calls participants. See the module's guarantees."""
+
+    async def call(self, request: CallRequest) -> Answer:
+        """Make one attempt, within its timeout, and say what its answer proves."""
+        ...

@@ -1,0 +1,35 @@
+"""The port to telemetry: what happened, told once. No method may block, raise, or depend on a backend being there."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from amends_coordinator.core.saga import DeadLetter, Intent, Saga
+
+
+class Telemetry(Protocol):
+    """Hears what the engine does. Saga ids and error texts are for logs, never for metric labels."""
+
+    def saga_started(self, saga: Saga) -> None:
+        """A saga is durable."""
+        ...
+
+    def saga_moved(self, saga: Saga) -> None:
+        """A saga's state changed; it may have ended."""
+        ...
+
+    def intent_moved(self, saga: Saga, intent: Intent) -> None:
+        """An intent was announced or its state changed."""
+        ...
+
+    def dead_letter_opened(self, saga: Saga, letter: DeadLetter) -> None:
+        """A person is needed."""
+        ...
+
+    def late_answer(self, saga: Saga) -> None:
+        """An answer came for a call that was closed already; it was dropped."""
+        ...
+
+    def driver_failed(self, saga_id: str, error: BaseException) -> None:
+        """Driving a saga raised; it will be picked up again."""
+        ...
