@@ -59,7 +59,7 @@ check-protos: $(VENV)/.ready ## buf: rules and comments of the protos
 	@if find proto participants tests/protos -name '*.proto' 2>/dev/null | grep -q .; then $(RUN)/buf lint; fi
 
 .PHONY: check-fresh
-check-fresh: $(PROTO_VENV)/.ready ## Is the committed generated code what the protos give?
+check-fresh: $(VENV)/.ready $(PROTO_VENV)/.ready ## Is the committed generated code what the protos give?
 	@$(PROTO_VENV)/bin/python tools/generate.py --check
 
 .PHONY: check-tidy
@@ -67,7 +67,7 @@ check-tidy: $(VENV)/.ready ## Sizes, docstrings, purity of the core
 	@$(RUN)/python -m pytest -q tests/test_tidy.py
 
 .PHONY: proto
-proto: $(PROTO_VENV)/.ready ## Generate Python code and stubs from the protos
+proto: $(VENV)/.ready $(PROTO_VENV)/.ready ## Generate Python code and stubs from the protos
 	@$(PROTO_VENV)/bin/python tools/generate.py
 
 .PHONY: bench
