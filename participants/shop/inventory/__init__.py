@@ -1,0 +1,1 @@
+"""Inventory: the stock and what is reserved of it."""

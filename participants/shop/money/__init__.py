@@ -1,0 +1,1 @@
+"""Money: the amount that the services share."""

@@ -1,0 +1,1 @@
+"""Notifications: the letters to customers."""

@@ -1,0 +1,1 @@
+"""Orders: what customers want from the shop."""

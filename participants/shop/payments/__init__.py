@@ -1,0 +1,1 @@
+"""Payments: what is set aside on cards and taken from them."""

@@ -1,0 +1,1 @@
+"""The generated messages and stubs of shop.payments.v1."""

@@ -1,0 +1,1 @@
+"""Shipping: the parcels that are on their way."""
