@@ -25,11 +25,10 @@ def main() -> int:
     parser.add_argument("--project", action="store_true", help="also install the project itself, editable")
     options = parser.parse_args()
     if sys.version_info < OLDEST:
-        found = "{}.{}".format(*sys.version_info[:2])  # noqa: UP032 - an old Python has to be able to read this
+        found = ".".join(map(str, sys.version_info[:2]))
         sys.stderr.write(
-            "amends needs Python 3.11 or newer, but {} is {}: install one, or name it: make PYTHON=/path/to/python3.11\n".format(  # noqa: UP032
-                sys.executable, found
-            )
+            f"amends needs Python 3.11 or newer, but {sys.executable} is {found}: "
+            "install one, or name one you have: make PYTHON=python3.12\n"
         )
         return 1
     folder = CHECKOUT / options.folder

@@ -1,22 +1,22 @@
 """Generates the Python code and typed stubs of every proto, or checks that what is committed is what they give.
 
 Runs in an environment of its own (see locks/proto.in), because the old protoc and the project need different protobufs.
-The stub plugins, which need the newer one, are processes of their own and come from `.venv`. Proto path = Python path, so no import is ever rewritten: each
-root below has its protos under `source` and the modules made of them under `output`, at the same relative place.
+The stub plugins, which need the newer one, are processes of their own and come from `.venv`.
+
+Proto path = Python path, so no import is ever rewritten: each root below has its protos under `source` and the modules
+made of them under `output`, at the same relative place.
 The check generates into a temporary folder and compares file by file; it needs no version control.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.resources
 import re
+import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-
-from grpc_tools import protoc
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 PUBLIC = Path("proto")
@@ -83,16 +83,17 @@ def run_protoc(root: Root, protos: list[Path], outputs: list[str]) -> bool:
     if not protos:
         return True
     arguments = [
-        "protoc",
+        sys.executable,
+        "-m",
+        "grpc_tools.protoc",
         f"--plugin=protoc-gen-mypy={PLUGINS / 'protoc-gen-mypy'}",
         f"--plugin=protoc-gen-mypy_grpc={PLUGINS / 'protoc-gen-mypy_grpc'}",
         f"-I{CHECKOUT / root.source}",
         *([] if root.source == PUBLIC else [f"-I{CHECKOUT / PUBLIC}"]),
-        f"-I{importlib.resources.files('grpc_tools') / '_proto'}",
         *outputs,
         *map(str, protos),
     ]
-    return protoc.main(arguments) == 0
+    return subprocess.run(arguments, check=False).returncode == 0
 
 
 def modules(folder: Path) -> dict[Path, bytes]:
