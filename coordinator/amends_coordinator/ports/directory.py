@@ -1,0 +1,20 @@
+"""The port to the directory of participants: who serves a method just now, and where."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from amends_coordinator.ports.ledger import InstanceRow
+
+
+class Directory(Protocol):
+    """Tells where a call can go. Answers from memory: it never blocks and never raises."""
+
+    def instances(self, *, service: str, participant: str) -> Sequence[InstanceRow]:
+        """The instances whose lease hasn't ended and that serve `service` (a full name); only those of `participant`
+        unless that is "". In a stable order; empty if there is none.
+        """
+        ...
