@@ -88,11 +88,20 @@ clean: ## Remove everything that the targets made, environments included
 	@rm -rf $(VENV) $(PROTO_VENV) $(LOCK_VENV) .pytest_tmp .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist var
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
+# Asked before anything of ours is read by a Python that could not read it.
+define right-python
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	{ echo "amends needs Python 3.11 or newer, but $(PYTHON) is older or missing: install one, or name it: make PYTHON=python3.12" >&2; exit 1; }
+endef
+
 $(VENV)/.ready: locks/dev.txt pyproject.toml tools/environment.py
+	$(right-python)
 	@$(PYTHON) tools/environment.py $(VENV) --lock locks/dev.txt --project
 
 $(PROTO_VENV)/.ready: locks/proto.txt tools/environment.py
+	$(right-python)
 	@$(PYTHON) tools/environment.py $(PROTO_VENV) --lock locks/proto.txt
 
 $(LOCK_VENV)/.ready: locks/lock.txt tools/environment.py
+	$(right-python)
 	@$(PYTHON) tools/environment.py $(LOCK_VENV) --lock locks/lock.txt

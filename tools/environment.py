@@ -1,19 +1,18 @@
 """Makes a virtual environment inside the checkout from a lock file with hashes.
 
-Runs on the system's Python before anything is installed, so it uses the standard library only and no syntax that an
-older Python would stumble over before it can say that it is too old. A file lock lets two `make` of one checkout start
-at once: the second waits and then finds the work done.
+Runs on the system's Python before anything is installed, so it uses the standard library only. A file lock lets
+two `make` of one checkout start at once: the second waits and then finds the work done.
 """
 
 import argparse
 import fcntl
 import hashlib
+import importlib.util
 import subprocess
 import sys
 import venv
 from pathlib import Path
 
-OLDEST = (3, 11)
 CHECKOUT = Path(__file__).resolve().parent.parent
 
 
@@ -24,13 +23,6 @@ def main() -> int:
     parser.add_argument("--lock", required=True, help="requirements file with hashes")
     parser.add_argument("--project", action="store_true", help="also install the project itself, editable")
     options = parser.parse_args()
-    if sys.version_info < OLDEST:
-        found = ".".join(map(str, sys.version_info[:2]))
-        sys.stderr.write(
-            f"amends needs Python 3.11 or newer, but {sys.executable} is {found}: "
-            "install one, or name one you have: make PYTHON=python3.12\n"
-        )
-        return 1
     folder = CHECKOUT / options.folder
     folder.mkdir(exist_ok=True)
     with (folder / ".lock").open("w") as guard:
@@ -47,7 +39,10 @@ def make(folder: Path, lock: Path, *, project: bool) -> int:
         return 0
     print(f"{folder.name}: installing from {lock.relative_to(CHECKOUT)} (once, a minute or two)", flush=True)
     python = folder / "bin" / "python"
-    if not python.exists():
+    if importlib.util.find_spec("ensurepip") is None:
+        sys.stderr.write(f"{sys.executable} can't make environments (no ensurepip): install its venv package\n")
+        return 1
+    if not (folder / "bin" / "pip").exists():
         venv.EnvBuilder(with_pip=True, symlinks=True).create(folder)
     pip = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
     steps = [[*pip, "--require-hashes", "--requirement", str(lock)]]
