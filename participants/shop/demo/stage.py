@@ -1,0 +1,141 @@
+"""The demo's world: a coordinator and the five services, each a process, in a fresh folder of the checkout."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import tempfile
+import time
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import grpc
+from amends.v1.registry_service_pb2 import ListParticipantsRequest
+from amends.v1.registry_service_pb2_grpc import RegistryServiceStub
+
+from shop.demo.books import PARTICIPANTS
+from shop.demo.errors import DemoFailedError
+from shop.demo.processes import Child, start_child, stop_children
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+
+T = TypeVar("T")
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+START_TIMEOUT_S = 60.0
+POLL_INTERVAL_S = 0.02
+LISTENING = re.compile(r"^listening on 127\.0\.0\.1:(\d+)$", re.MULTILINE)
+
+
+class Stage:
+    """What runs, where it listens and where it keeps its data."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self.ledger = data / "ledger.db"
+        self._port = 0
+        self._coordinator: Child | None = None
+        self._services: list[Child] = []
+        self._coordinator_starts = 0
+
+    @property
+    def address(self) -> str:
+        """Where the coordinator listens."""
+        return f"127.0.0.1:{self._port}"
+
+    async def start(self, holds: Mapping[str, Sequence[str]]) -> None:
+        """Starts everything and waits until the coordinator knows all services.
+
+        Arguments:
+            holds: per service, the planted faults as `--hold-reply` takes them.
+        """
+        await self.start_coordinator()
+        for name in PARTICIPANTS:
+            self._start_service(name, holds.get(name, ()))
+        async with grpc.aio.insecure_channel(self.address) as channel:
+            registry = RegistryServiceStub(channel)
+            await self.wait_until(
+                lambda: _all_announced(registry), what="all services to announce themselves", timeout_s=START_TIMEOUT_S
+            )
+
+    async def start_coordinator(self) -> int:
+        """Starts the coordinator, on the port that it had before if it ran before; answers its process id."""
+        self._coordinator_starts += 1
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("AMENDS_")}
+        settings = {"AMENDS_LEDGER_URL": f"sqlite:///{self.ledger}", "AMENDS_PORT": str(self._port)}
+        coordinator = start_child(
+            "coordinator",
+            ["amends_coordinator"],
+            log=self.data / f"coordinator-{self._coordinator_starts}.log",
+            environment=inherited | settings,
+        )
+        self._coordinator = coordinator
+        self._port = await self.wait_until(
+            lambda: _listening_port(coordinator), what="the coordinator to listen", timeout_s=START_TIMEOUT_S
+        )
+        return coordinator.process.pid
+
+    def kill_coordinator(self) -> int:
+        """Ends the coordinator with SIGKILL and answers its process id."""
+        if self._coordinator is None:
+            raise DemoFailedError("there is no coordinator to kill: start it first")
+        killed, self._coordinator = self._coordinator, None
+        killed.kill()
+        return killed.process.pid
+
+    async def wait_until(self, condition: Callable[[], Awaitable[T | None]], *, what: str, timeout_s: float) -> T:
+        """The first thing that `condition` gives; fails when time is up or a process is gone."""
+        give_up_time = time.monotonic() + timeout_s
+        while (found := await condition()) is None:
+            for child in self._running():
+                child.check()
+            if time.monotonic() > give_up_time:
+                raise DemoFailedError(f"waited {timeout_s:.0f} s for {what}; the logs are in {self.data}")
+            await asyncio.sleep(POLL_INTERVAL_S)
+        return found
+
+    def stop(self) -> tuple[str, ...]:
+        """Ends every process; names those that did not end cleanly."""
+        children = self._running()
+        self._coordinator, self._services = None, []
+        return stop_children(children)
+
+    def _start_service(self, name: str, holds: Sequence[str]) -> None:
+        options = [option for hold in holds for option in ("--hold-reply", hold)]
+        command = ["shop.process", name, "--coordinator", self.address, "--data", str(self.data), *options]
+        log = self.data / f"{name}.log"
+        self._services.append(start_child(name, command, log=log, environment=os.environ))
+
+    def _running(self) -> list[Child]:
+        return [*self._services, *([] if self._coordinator is None else [self._coordinator])]
+
+
+@asynccontextmanager
+async def fresh_stage() -> AsyncIterator[Stage]:
+    """A stage in a folder of its own; at the end its processes are stopped and the folder is removed (not if KEEP=1)."""
+    parent = CHECKOUT / "var" / "demo"
+    parent.mkdir(parents=True, exist_ok=True)
+    stage = Stage(Path(tempfile.mkdtemp(dir=parent)))
+    try:
+        yield stage
+    finally:
+        stage.stop()
+        if os.environ.get("KEEP") != "1":
+            shutil.rmtree(stage.data)
+
+
+async def _listening_port(coordinator: Child) -> int | None:
+    found = LISTENING.search(coordinator.output())
+    return None if found is None else int(found[1])
+
+
+async def _all_announced(registry: RegistryServiceStub) -> bool | None:
+    try:
+        listed = await registry.ListParticipants(ListParticipantsRequest(), timeout=2.0)
+    except grpc.aio.AioRpcError:
+        return None
+    return True if {participant.name for participant in listed.participants} >= set(PARTICIPANTS) else None
