@@ -14,9 +14,7 @@ from amends_coordinator.core.states import Outcome
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-REJECTED_CODES = frozenset(
-    {"FAILED_PRECONDITION", "INVALID_ARGUMENT", "NOT_FOUND", "OUT_OF_RANGE", "ALREADY_EXISTS"}
-)
+REJECTED_CODES = frozenset({"FAILED_PRECONDITION", "INVALID_ARGUMENT", "NOT_FOUND", "OUT_OF_RANGE", "ALREADY_EXISTS"})
 """Codes that gRPC libraries never make themselves: the participant's own clear no."""
 
 WIRING_CODES = frozenset({"UNIMPLEMENTED", "PERMISSION_DENIED", "UNAUTHENTICATED"})
@@ -32,7 +30,8 @@ class Answer:
     """One attempt's end.
 
     `status_code` is the gRPC code by name, "" where no answer came. `reason` is the participant's own short reason.
-    `abort_reason` is set when a participant that succeeded asks for the saga to be rolled back. `retry_delay_us` is what
+    `abort_reason` is set when a participant that succeeded asks for the saga to be rolled back. `retry_delay_us` is
+    what
     it asked for with `RetryInfo`.
     """
 

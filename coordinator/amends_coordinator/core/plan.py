@@ -62,7 +62,11 @@ class StepPlan:
         Raises:
             KeyError: the step has no such call; the core never asks for one that isn't there.
         """
-        found = {Direction.ACTION: self.action, Direction.COMPENSATION: self.compensation, Direction.LOOKUP: self.lookup}
+        found = {
+            Direction.ACTION: self.action,
+            Direction.COMPENSATION: self.compensation,
+            Direction.LOOKUP: self.lookup,
+        }
         plan = found[direction]
         if plan is None:
             raise KeyError(f"step {self.name} has no {direction}")

@@ -19,7 +19,9 @@ LAST_ATTEMPTS_KEPT = 20
 
 
 def idempotency_key(saga_id: SagaId, step: StepName, direction: Direction) -> IdempotencyKey:
-    """`{saga_id}/{step}/{action, compensation or lookup}`: the same for every attempt, across nodes and crashes (S2)."""
+    """`{saga_id}/{step}/{action, compensation or lookup}`: the same for every attempt, across nodes and crashes
+    (S2).
+    """
     return IdempotencyKey(f"{saga_id}/{step}/{direction.value.lower()}")
 
 
@@ -79,6 +81,11 @@ class Intent:
     def key(self) -> tuple[StepName, Direction]:
         """Identifies the intent in its saga."""
         return (self.step, self.direction)
+
+    @property
+    def attempt_start_time(self) -> Instant:
+        """When the newest attempt was announced; the intent's own creation while there is none."""
+        return self.attempts[-1].start_time if self.attempts else self.created_time
 
     @property
     def in_flight(self) -> bool:

@@ -35,7 +35,9 @@ class LedgerError(Exception):
 
 
 class LedgerUnavailableError(LedgerError):
-    """The database can't be reached, or is full, or broken. Nothing is known to be stored; the same call may be repeated."""
+    """The database can't be reached, or is full, or broken. Nothing is known to be stored; the same call may be
+    repeated.
+    """
 
 
 class LedgerLockedError(LedgerError):
@@ -183,7 +185,8 @@ class Ledger(Protocol):
         ...
 
     async def start(self, new: NewSaga) -> Started:
-        """Insert a saga with its intents, unless the id exists. Two starts with one id in one batch: one of them starts.
+        """Insert a saga with its intents, unless the id exists. Two starts with one id in one batch: one of them
+        starts.
         Sent again with the same `start_token` it answers `started = True` again.
 
         Raises:

@@ -4,7 +4,8 @@ Guarantees of every adapter:
 
 * `call` never raises for anything that a participant or the network does: whatever happens is an `Answer` whose outcome
   says what it proves (unknown where nothing is proven).
-* An answer with the outcome `NOT_SENT` means that the request was never handed to a channel, or that the participant said
+* An answer with the outcome `NOT_SENT` means that the request was never handed to a channel, or that the participant
+  said
   it did not begin.
 * An answer with the outcome `SUCCEEDED` carries bytes that parse as the method's response type.
 * Cancelling the awaiting task cancels the call at the participant.
@@ -28,7 +29,8 @@ class CallRequest:
     """One attempt of one call, with everything that its metadata says.
 
     `method` is "package.Service/Method"; `participant` the name that serves it ("" : whichever announces the service);
-    `deadline_time` ends it; `action_key` is set on a compensation and a lookup; `action_target` ("same" or "other") on a
+    `deadline_time` ends it; `action_key` is set on a compensation and a lookup; `action_target` ("same" or "other") on
+    a
     compensation; `step_time` is when the action's first attempt was announced.
     """
 

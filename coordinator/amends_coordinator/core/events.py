@@ -1,0 +1,68 @@
+"""What can happen to a saga. Every event carries the moment at which it is decided: the core has no clock of its
+own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from amends_coordinator.core.ids import Instant, NodeId, StepName
+from amends_coordinator.core.states import Direction
+
+if TYPE_CHECKING:
+    from amends_coordinator.core.answer import Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When, at which incarnation, and with which random fraction (from 0 to 1, for jitter) an event is decided."""
+
+    now: Instant
+    node: NodeId
+    fraction: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The saga is new: nothing is announced yet."""
+
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """An incarnation takes the saga over. What is in flight was begun by another one: its end will never be heard."""
+
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Woken:
+    """The saga's due time has come."""
+
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptEnded:
+    """An attempt of a call has ended with an answer, or with none."""
+
+    at: Moment
+    step: StepName
+    direction: Direction
+    attempt: int
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class BindingFailed:
+    """The request of an intent that a decision announced can't be built; nothing was sent."""
+
+    at: Moment
+    step: StepName
+    direction: Direction
+    message: str
+
+
+Event: TypeAlias = Started | Adopted | Woken | AttemptEnded | BindingFailed

@@ -1,0 +1,82 @@
+"""The transition tables: every move of a saga and of an intent. What is not in them is illegal.
+
+All state changes of the core go through `move_saga` and `move_intent`; nothing else writes a state.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from amends_coordinator.core.states import IntentState, SagaState
+
+
+class IllegalTransitionError(Exception):
+    """The core tried a move that the table doesn't have: a fault of amends. The saga stays as it is; please report
+    it.
+    """
+
+
+class SagaMove(StrEnum):
+    """Why a saga's state changes."""
+
+    EVERY_STEP_DONE = "every step is done"
+    ROLL_BACK = "a step was rejected or may have happened, an abort was asked for, or the timeout passed"
+    EVERYTHING_UNDONE = "everything owed is settled"
+    NOTHING_CAN_GO_ON = "what is left needs a person"
+
+
+class IntentMove(StrEnum):
+    """Why an intent's state changes."""
+
+    ANSWERED_OK = "the participant said that it is done"
+    REFUSED_FOR_GOOD = "the participant refused clearly"
+    GIVEN_UP = "the budget is spent and nothing is proven"
+    FOUND_NOTHING = "the compensation found nothing to undo"
+    NEEDS_PERSON = "only a person can decide"
+    NOT_WANTED = "it never began and is not wanted any more"
+
+
+SAGA_TRANSITIONS: dict[tuple[SagaState, SagaMove], SagaState] = {
+    (SagaState.RUNNING, SagaMove.EVERY_STEP_DONE): SagaState.COMMITTED,
+    (SagaState.RUNNING, SagaMove.ROLL_BACK): SagaState.COMPENSATING,
+    (SagaState.COMPENSATING, SagaMove.EVERYTHING_UNDONE): SagaState.COMPENSATED,
+    (SagaState.COMPENSATING, SagaMove.NOTHING_CAN_GO_ON): SagaState.COMPENSATION_FAILED,
+}
+
+INTENT_TRANSITIONS: dict[tuple[IntentState, IntentMove], IntentState] = {
+    (IntentState.PENDING, IntentMove.ANSWERED_OK): IntentState.SUCCEEDED,
+    (IntentState.PENDING, IntentMove.REFUSED_FOR_GOOD): IntentState.REJECTED,
+    (IntentState.PENDING, IntentMove.GIVEN_UP): IntentState.UNKNOWN,
+    (IntentState.PENDING, IntentMove.FOUND_NOTHING): IntentState.NOTHING_TO_UNDO,
+    (IntentState.PENDING, IntentMove.NEEDS_PERSON): IntentState.PARKED,
+    (IntentState.PENDING, IntentMove.NOT_WANTED): IntentState.DROPPED,
+    # What a lookup proves about an action whose own attempts are over.
+    (IntentState.UNKNOWN, IntentMove.ANSWERED_OK): IntentState.SUCCEEDED,
+    (IntentState.UNKNOWN, IntentMove.REFUSED_FOR_GOOD): IntentState.REJECTED,
+    (IntentState.UNKNOWN, IntentMove.NEEDS_PERSON): IntentState.PARKED,
+    (IntentState.UNKNOWN, IntentMove.NOT_WANTED): IntentState.DROPPED,
+}
+
+
+def move_saga(state: SagaState, move: SagaMove) -> SagaState:
+    """The state that a saga moves to.
+
+    Raises:
+        IllegalTransitionError: the table doesn't have the move.
+    """
+    target = SAGA_TRANSITIONS.get((state, move))
+    if target is None:
+        raise IllegalTransitionError(f"a saga in state {state} can't move because {move}")
+    return target
+
+
+def move_intent(state: IntentState, move: IntentMove) -> IntentState:
+    """The state that an intent moves to.
+
+    Raises:
+        IllegalTransitionError: the table doesn't have the move.
+    """
+    target = INTENT_TRANSITIONS.get((state, move))
+    if target is None:
+        raise IllegalTransitionError(f"an intent in state {state} can't move because {move}")
+    return target
