@@ -1,0 +1,1 @@
+"""Tests of parts together: real processes, files and ports."""

@@ -1,0 +1,1 @@
+"""Tests of single modules of the command line."""
