@@ -57,6 +57,11 @@ def is_core(path: str) -> bool:
     return is_code(path) and path.startswith("coordinator/amends_coordinator/core/")
 
 
+def is_main(path: str) -> bool:
+    """The coordinator's entry point."""
+    return path == "coordinator/amends_coordinator/__main__.py"
+
+
 def is_sdk(path: str) -> bool:
     """The SDK, which must work where the coordinator is not installed."""
     return is_code(path) and path.startswith("sdk/")
@@ -159,6 +164,17 @@ def eager_coordinator(source: str) -> Iterator[str]:
                 yield f"line {line}: imports the coordinator when the SDK is loaded; import it inside the function"
 
 
+def entry_point_imports(source: str) -> Iterator[str]:
+    """What `python -m amends_coordinator` imports of ours beside bootstrap."""
+    for node in ast.walk(ast.parse(source)):
+        names = [name.name for name in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{name.name}" for name in node.names]
+        for name in names:
+            if name.startswith("amends") and not f"{name}.".startswith("amends_coordinator.bootstrap."):
+                yield f"imports {name}; the entry point knows bootstrap only"
+
+
 def machine_paths(source: str) -> Iterator[str]:
     """Paths that exist on one person's machine only."""
     for number, line in enumerate(source.splitlines(), start=1):
@@ -195,6 +211,7 @@ CHECKS = (
     Check("sleeping-tests", is_test, sleeps),
     Check("pure-core", is_core, impurities),
     Check("lazy-coordinator", is_sdk, eager_coordinator),
+    Check("entry-point", is_main, entry_point_imports),
     Check("machine-paths", lambda _: True, machine_paths),
     Check("lock-names-no-host", is_lock, named_hosts),
     Check("reasoned-ignores", is_code, unreasoned_ignores),
@@ -261,6 +278,12 @@ PLANTED = [
         unreasoned_ignores,
         "x = 1  # type: " + "ignore[misc]\n",
         "# upstream has no stub\nx = 1  # type: " + "ignore[misc]\n",
+    ),
+    (entry_point_imports, "from amends_coordinator import engine\n", "from amends_coordinator import bootstrap\n"),
+    (
+        entry_point_imports,
+        "import amends_coordinator.settings\n",
+        "import sys\nfrom amends_coordinator.bootstrap import main\n",
     ),
 ]
 

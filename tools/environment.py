@@ -37,7 +37,8 @@ def make(folder: Path, lock: Path, *, project: bool) -> int:
     if stamp.exists() and stamp.read_text() == wanted:
         stamp.touch()
         return 0
-    print(f"{folder.name}: installing from {lock.relative_to(CHECKOUT)} (once, a minute or two)", flush=True)
+    first = "" if stamp.exists() else ", once; this takes a minute or two"
+    print(f"{folder.name}: installing from {lock.relative_to(CHECKOUT)}{first}", flush=True)
     python = folder / "bin" / "python"
     if importlib.util.find_spec("ensurepip") is None:
         sys.stderr.write(f"{sys.executable} can't make environments (no ensurepip): install its venv package\n")
