@@ -56,8 +56,12 @@ class WriteRefusedError(LedgerError):
     """The database refuses this write's data, and always will. Repeating it is useless."""
 
 
-class UnknownPlanError(LedgerError):
-    """A stored saga names a definition that the ledger doesn't have."""
+class UnreadableSagaError(LedgerError):
+    """The saga is stored, but this release can't make sense of it. Only a person can; other sagas are not affected."""
+
+
+class UnknownPlanError(UnreadableSagaError):
+    """A stored saga names a definition that the ledger doesn't have, or whose content gives no plan."""
 
 
 class SupersededError(LedgerError):
@@ -106,7 +110,8 @@ class Write:
     """One decision about one saga.
 
     `saga` is the saga after it; `seen_version` the version that it was decided on; `intents` and `dead_letters` are the
-    rows that it adds or changes (also part of `saga`).
+    rows that it adds or changes (also part of `saga`); others are left as they are stored. What a saga was started with
+    never changes: its plan, input, labels, creation time and trace context.
     """
 
     saga: Saga
@@ -164,7 +169,7 @@ class Ledger(Protocol):
     async def open(self, node: NodeId, *, plans: Callable[[StoredDefinition], Plan]) -> None:
         """Take the ledger for this incarnation: lock it, add the node's row, fence every older incarnation and release
         its sagas (`owner = None`, due now). `plans` turns a stored definition into its plan, and is called once per
-        definition and process.
+        definition and process, in any thread.
 
         Raises:
             LedgerLockedError: another process holds it.
@@ -205,12 +210,17 @@ class Ledger(Protocol):
         ...
 
     async def load(self, saga_id: SagaId) -> StoredSaga | None:
-        """The saga with its intents and dead letters, or None."""
+        """The saga with its intents and dead letters, or None.
+
+        Raises:
+            UnreadableSagaError: it is stored, but can't be read.
+        """
         ...
 
     async def claim(self, *, now: Instant, limit: int, held: frozenset[SagaId]) -> Sequence[StoredSaga]:
         """Take up to `limit` sagas that are due and have not ended, and whose owner is nobody or this node, leaving out
-        those in `held`. Each gets this node as its owner (`version` + 1 where that changes). Oldest due first.
+        those in `held`. Each gets this node as its owner (`version` + 1 where that changes). Oldest due first. A saga
+        that can't be read is left out, logged, and due again a minute later, so that it keeps no others waiting.
 
         Raises:
             NodeFencedError.
@@ -220,7 +230,9 @@ class Ledger(Protocol):
     async def list_sagas(
         self, *, states: frozenset[SagaState], limit: int, before: tuple[Instant, SagaId] | None
     ) -> Page:
-        """Sagas in one of `states` (empty: all), newest first, without intents and dead letters."""
+        """Sagas in one of `states` (empty: all), newest first, without intents, but with dead letters (so that
+        `attention_required` tells the truth). A saga that can't be read is left out and logged.
+        """
         ...
 
     async def count_by_state(self) -> dict[SagaState, int]:

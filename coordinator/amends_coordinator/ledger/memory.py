@@ -1,0 +1,321 @@
+"""The ledger in memory: the port's semantics without a database, for unit tests and simulation.
+
+What a database would keep is in a `MemoryStore`; a `MemoryLedger` is one process's access to it. So a test can let an
+incarnation crash (`abandon`) and open the same store again, as a restarted process opens its file again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from amends_coordinator.core.ids import DefinitionVersion, Instant, NodeId, SagaId, StepName
+from amends_coordinator.core.saga import DeadLetter, Intent, Saga
+from amends_coordinator.core.states import SagaState
+from amends_coordinator.ports.ledger import (
+    InstanceRow,
+    LedgerLockedError,
+    LedgerUnavailableError,
+    NewSaga,
+    NodeFencedError,
+    Page,
+    ParticipantRow,
+    Started,
+    StoredDefinition,
+    StoredSaga,
+    SupersededError,
+    UnknownPlanError,
+    UnreadableSagaError,
+    Write,
+    WriteRefusedError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from amends_coordinator.core.ids import DeadLetterId
+    from amends_coordinator.core.plan import Plan
+    from amends_coordinator.core.states import Direction
+
+_log: Any = structlog.get_logger(__name__)  # structlog's loggers are untyped proxies
+_UNREADABLE_PAUSE_US = 60_000_000
+
+
+@dataclass(slots=True, kw_only=True)
+class _Record:
+    """One saga as stored, and what recognises a start or a write that is sent again."""
+
+    stored: StoredSaga
+    start_token: str
+    last_write: Write | None = None
+
+
+@dataclass(slots=True)
+class _Node:
+    """One incarnation's row."""
+
+    heartbeat: Instant | None = None
+    fenced: bool = False
+
+
+@dataclass(slots=True)
+class MemoryStore:
+    """What outlives a process: the rows of one ledger, and who holds its lock."""
+
+    records: dict[SagaId, _Record] = field(default_factory=dict[SagaId, _Record])
+    definitions: dict[tuple[str, DefinitionVersion], StoredDefinition] = field(
+        default_factory=dict[tuple[str, DefinitionVersion], StoredDefinition]
+    )
+    participants: dict[str, ParticipantRow] = field(default_factory=dict[str, ParticipantRow])
+    instances: dict[tuple[str, str], InstanceRow] = field(default_factory=dict[tuple[str, str], InstanceRow])
+    nodes: dict[NodeId, _Node] = field(default_factory=dict[NodeId, _Node])
+    holder: NodeId | None = None
+
+
+class MemoryLedger:
+    """The ledger port on a `MemoryStore` (a new one unless given)."""
+
+    def __init__(self, store: MemoryStore | None = None) -> None:
+        self.store = store if store is not None else MemoryStore()
+        self._node: NodeId | None = None
+        self._make_plan: Callable[[StoredDefinition], Plan] | None = None
+        self._plans: dict[tuple[str, DefinitionVersion], Plan] = {}
+
+    async def open(self, node: NodeId, *, plans: Callable[[StoredDefinition], Plan]) -> None:
+        """See the port."""
+        store = self.store
+        if store.holder is not None:
+            raise LedgerLockedError(f"this in-memory ledger is held by node {store.holder}: close that one first")
+        store.holder = node
+        self._node = node
+        self._make_plan = plans
+        for other in store.nodes.values():
+            other.fenced = True
+        store.nodes[node] = _Node()
+        self._release(lambda owner: owner is not None)
+
+    async def close(self) -> None:
+        """See the port."""
+        self._release(lambda owner: owner == self._node)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Give the ledger up as a crash does: nothing is released, and no other method may follow."""
+        if self._node is not None and self.store.holder == self._node:
+            self.store.holder = None
+        self._node = None
+
+    async def heartbeat(self, now: Instant) -> None:
+        """See the port."""
+        node = await self._writing()
+        self.store.nodes[node].heartbeat = now
+
+    async def start(self, new: NewSaga) -> Started:
+        """See the port."""
+        await self._writing()
+        record = self.store.records.get(new.saga.id)
+        if record is not None:
+            return Started(started=record.start_token == new.start_token, stored=self._readable(record.stored))
+        plan = new.saga.plan
+        if (plan.name, plan.version) not in self.store.definitions:
+            raise WriteRefusedError(
+                f"saga {new.saga.id} was not stored: the ledger has no definition {plan.name} {plan.version}, "
+                "put it there first"
+            )
+        stored = StoredSaga(saga=new.saga, version=1, owner=new.owner)
+        self.store.records[new.saga.id] = _Record(stored=stored, start_token=new.start_token)
+        return Started(started=True, stored=stored)
+
+    async def append(self, write: Write) -> int:
+        """See the port."""
+        node = await self._writing()
+        record = self.store.records.get(write.saga.id)
+        if record is None:
+            raise WriteRefusedError(f"saga {write.saga.id} was not changed: the ledger has no saga with this id")
+        stored = record.stored
+        if stored.version != write.seen_version or stored.owner != node:
+            if record.last_write == write:
+                return write.seen_version + 1
+            raise SupersededError(self._readable(stored))
+        record.stored = replace(stored, saga=_merge(stored.saga, write), version=stored.version + 1)
+        record.last_write = write
+        return record.stored.version
+
+    async def load(self, saga_id: SagaId) -> StoredSaga | None:
+        """See the port."""
+        await self._reading()
+        record = self.store.records.get(saga_id)
+        return None if record is None else self._readable(record.stored)
+
+    async def claim(self, *, now: Instant, limit: int, held: frozenset[SagaId]) -> Sequence[StoredSaga]:
+        """See the port."""
+        node = await self._writing()
+        due = sorted(
+            (record.stored.saga.due_time, saga_id)
+            for saga_id, record in self.store.records.items()
+            if _is_due(record.stored, node, now) and record.stored.saga.due_time is not None and saga_id not in held
+        )
+        claimed: list[StoredSaga] = []
+        for _, saga_id in due[:limit]:
+            record = self.store.records[saga_id]
+            try:
+                stored = self._readable(record.stored)
+            except UnreadableSagaError as error:
+                _log.error("saga unreadable", saga_id=saga_id, error=str(error))
+                later = Instant(now + _UNREADABLE_PAUSE_US)
+                record.stored = replace(record.stored, saga=replace(record.stored.saga, due_time=later))
+                continue
+            if stored.owner != node:
+                stored = replace(stored, owner=node, version=stored.version + 1)
+            record.stored = stored
+            claimed.append(stored)
+        return claimed
+
+    async def list_sagas(
+        self, *, states: frozenset[SagaState], limit: int, before: tuple[Instant, SagaId] | None
+    ) -> Page:
+        """See the port."""
+        await self._reading()
+        found = sorted(
+            (
+                stored
+                for stored in (record.stored for record in self.store.records.values())
+                if (not states or stored.saga.state in states) and (before is None or _position(stored) < before)
+            ),
+            key=_position,
+            reverse=True,
+        )
+        shown = found[:limit]
+        further = _position(shown[-1]) if shown and len(found) > limit else None
+        return Page(sagas=tuple(self._summaries(shown)), next=further)
+
+    async def count_by_state(self) -> dict[SagaState, int]:
+        """See the port."""
+        await self._reading()
+        counts: dict[SagaState, int] = {}
+        for record in self.store.records.values():
+            state = record.stored.saga.state
+            counts[state] = counts.get(state, 0) + 1
+        return counts
+
+    async def put_definition(self, definition: StoredDefinition) -> StoredDefinition:
+        """See the port."""
+        await self._writing()
+        return self.store.definitions.setdefault((definition.name, definition.version), definition)
+
+    async def get_definition(self, name: str, version: DefinitionVersion | None) -> StoredDefinition | None:
+        """See the port."""
+        await self._reading()
+        if version is not None:
+            return self.store.definitions.get((name, version))
+        found = [definition for definition in self.store.definitions.values() if definition.name == name]
+        return max(found, key=lambda definition: (definition.created_time, definition.version), default=None)
+
+    async def put_participant(self, participant: ParticipantRow, instance: InstanceRow) -> None:
+        """See the port."""
+        await self._writing()
+        known = self.store.participants.get(participant.name)
+        created_time = participant.created_time if known is None else known.created_time
+        self.store.participants[participant.name] = replace(participant, created_time=created_time)
+        self.store.instances[instance.participant, instance.instance_id] = instance
+
+    async def remove_instance(self, participant: str, instance_id: str) -> None:
+        """See the port."""
+        await self._writing()
+        self.store.instances.pop((participant, instance_id), None)
+
+    async def participants(self) -> tuple[Sequence[ParticipantRow], Sequence[InstanceRow]]:
+        """See the port."""
+        await self._reading()
+        instances = [self.store.instances[key] for key in sorted(self.store.instances)]
+        return [self.store.participants[name] for name in sorted(self.store.participants)], instances
+
+    async def _writing(self) -> NodeId:
+        """Let others run first, as a database would, then answer the node, if it may write."""
+        await asyncio.sleep(0)
+        node = self._opened()
+        if self.store.nodes[node].fenced:
+            raise NodeFencedError(f"node {node} was fenced: drop everything it holds and start as a new incarnation")
+        return node
+
+    async def _reading(self) -> None:
+        await asyncio.sleep(0)
+        self._opened()
+
+    def _opened(self) -> NodeId:
+        if self._node is None:
+            raise LedgerUnavailableError("this ledger is not open: open it first, and use it no more once it is closed")
+        return self._node
+
+    def _release(self, released: Callable[[NodeId | None], bool]) -> None:
+        for record in self.store.records.values():
+            stored = record.stored
+            if released(stored.owner) and not stored.saga.state.ended:
+                saga = replace(stored.saga, due_time=stored.saga.updated_time)
+                record.stored = StoredSaga(saga=saga, version=stored.version + 1, owner=None)
+
+    def _readable(self, stored: StoredSaga) -> StoredSaga:
+        plan = stored.saga.plan
+        return replace(stored, saga=replace(stored.saga, plan=self._plan(plan.name, plan.version)))
+
+    def _plan(self, name: str, version: DefinitionVersion) -> Plan:
+        plan = self._plans.get((name, version))
+        if plan is None:
+            definition = self.store.definitions.get((name, version))
+            if definition is None or self._make_plan is None:
+                raise UnknownPlanError(f"the ledger has no definition {name} {version}: register it again")
+            plan = self._plans[name, version] = _planned(self._make_plan, definition)
+        return plan
+
+    def _summaries(self, found: Sequence[StoredSaga]) -> list[StoredSaga]:
+        summaries: list[StoredSaga] = []
+        for stored in found:
+            try:
+                readable = self._readable(stored)
+            except UnreadableSagaError as error:
+                _log.error("saga unreadable", saga_id=stored.saga.id, error=str(error))
+                continue
+            summaries.append(replace(readable, saga=replace(readable.saga, intents=())))
+        return summaries
+
+
+def _planned(make_plan: Callable[[StoredDefinition], Plan], definition: StoredDefinition) -> Plan:
+    try:
+        return make_plan(definition)
+    except Exception as error:
+        raise UnknownPlanError(
+            f"definition {definition.name} {definition.version} gives no plan: {error}; run the release that stored it"
+        ) from error
+
+
+def _position(stored: StoredSaga) -> tuple[Instant, SagaId]:
+    return (stored.saga.created_time, stored.saga.id)
+
+
+def _is_due(stored: StoredSaga, node: NodeId, now: Instant) -> bool:
+    due_time = stored.saga.due_time
+    free = stored.owner is None or stored.owner == node
+    return free and due_time is not None and due_time <= now and not stored.saga.state.ended
+
+
+def _merge(old: Saga, write: Write) -> Saga:
+    """The saga as a database would hold it: of the intents and dead letters only the listed ones change."""
+    new = write.saga
+    intents: dict[tuple[StepName, Direction], Intent] = {intent.key: intent for intent in old.intents}
+    intents.update((intent.key, intent) for intent in write.intents)
+    letters: dict[DeadLetterId, DeadLetter] = {letter.id: letter for letter in old.dead_letters}
+    letters.update((letter.id, letter) for letter in write.dead_letters)
+    return replace(
+        new,
+        plan=old.plan,
+        input=old.input,
+        labels=old.labels,
+        created_time=old.created_time,
+        traceparent=old.traceparent,
+        tracestate=old.tracestate,
+        intents=tuple(intents[intent.key] for intent in new.intents if intent.key in intents),
+        dead_letters=tuple(letters[letter.id] for letter in new.dead_letters if letter.id in letters),
+    )
