@@ -1,0 +1,76 @@
+"""The definitions that this process has compiled: the most recently used ones, within a bound."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+from amends_coordinator.definitions.compiled import (
+    DEFAULT_LEDGER_NAME,
+    CompiledDefinition,
+    compile_definition,
+    parse_definition,
+)
+from amends_coordinator.definitions.descriptors import set_digest
+from amends_coordinator.definitions.schema import Schema
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+    from amends_coordinator.core.ids import DefinitionVersion
+    from amends_coordinator.core.plan import Plan
+    from amends_coordinator.ports.ledger import StoredDefinition
+
+DEFAULT_CAPACITY = 1_000
+
+
+class Catalog:
+    """Compiled definitions by name and version. May be used from several threads.
+
+    What falls out is compiled again when it is asked for; a definition never changes, so nothing can go stale.
+    Definitions with the same descriptors share one pool, for as long as one of them is in use.
+
+    Args:
+        ledger_name: the ledger's name; keys in UUID form depend on it.
+        capacity: how many definitions are kept compiled.
+    """
+
+    def __init__(self, *, ledger_name: str = DEFAULT_LEDGER_NAME, capacity: int = DEFAULT_CAPACITY) -> None:
+        self._ledger_name = ledger_name
+        self._capacity = capacity
+        self._kept: OrderedDict[tuple[str, DefinitionVersion], CompiledDefinition] = OrderedDict()
+        self._schemas: WeakValueDictionary[str, Schema] = WeakValueDictionary()
+        self._lock = threading.Lock()
+
+    def compiled(self, stored: StoredDefinition) -> CompiledDefinition:
+        """The compiled form of a stored definition.
+
+        Raises:
+            DescriptorError: the stored bytes are not a resolved definition of this release.
+        """
+        key = (stored.name, stored.version)
+        with self._lock:
+            found = self._kept.get(key)
+            if found is None:
+                schema = self._schema(parse_definition(stored).descriptors)
+                found = compile_definition(stored, ledger_name=self._ledger_name, schema=schema)
+                self._kept[key] = found
+                if len(self._kept) > self._capacity:
+                    self._kept.popitem(last=False)
+            else:
+                self._kept.move_to_end(key)
+            return found
+
+    def plan(self, stored: StoredDefinition) -> Plan:
+        """The plan of a stored definition. Raises what `compiled` raises."""
+        return self.compiled(stored).plan
+
+    def _schema(self, descriptors: FileDescriptorSet) -> Schema:
+        digest = set_digest(descriptors)
+        schema = self._schemas.get(digest)
+        if schema is None:
+            schema = Schema(descriptors)
+            self._schemas[digest] = schema
+        return schema

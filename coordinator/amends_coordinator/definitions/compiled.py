@@ -1,0 +1,232 @@
+"""A stored definition made ready to run: its plan for the core, and its bindings as closures over its own types."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import DecodeError, EncodeError
+from google.protobuf.message_factory import GetMessageClass
+
+from amends.v1 import annotations_pb2
+from amends.v1 import saga_definition_pb2 as pb
+from amends_coordinator.core.ids import DefinitionVersion, StepName
+from amends_coordinator.core.plan import CallPlan, Plan, RetryPlan, StepPlan
+from amends_coordinator.core.states import Direction, FailurePolicy, Guarantee, StepKind
+from amends_coordinator.definitions.builders import Builder, Place, StepMessages, Surroundings
+from amends_coordinator.definitions.errors import BindingError, DescriptorError, PayloadError, quote
+from amends_coordinator.definitions.fields import PathError
+from amends_coordinator.definitions.schema import Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from google.protobuf.descriptor import Descriptor
+    from google.protobuf.message import Message
+
+    from amends_coordinator.core.saga import Saga
+    from amends_coordinator.ports.ledger import StoredDefinition
+
+__all__ = ["BindingError", "CompiledDefinition", "PayloadError", "compile_definition"]
+
+DEFAULT_LEDGER_NAME = "default"
+
+
+class CompiledDefinition:
+    """One version of a definition, ready to run. Immutable; may be used by many sagas and threads at once.
+
+    It keeps its `schema`, so that definitions with the same descriptors can share one.
+    """
+
+    def __init__(self, definition: pb.SagaDefinition, schema: Schema, *, ledger_name: str) -> None:
+        self.schema = schema
+        self.plan = plan_of(definition)
+        self.name = definition.name
+        self.version = self.plan.version
+        self.input_type = definition.input_type
+        self.output_type = definition.output_type or None
+        self._types = dict(_call_types(definition, schema))
+        self._parsers: dict[tuple[StepName, Direction], Callable[[bytes], Message]] = {
+            key: GetMessageClass(messages.response).FromString for key, messages in self._types.items()
+        }
+        self._parse_input = GetMessageClass(schema.message(definition.input_type)).FromString
+        surroundings = Surroundings(
+            ledger_name=ledger_name,
+            input=schema.message(definition.input_type),
+            steps={step: types for (step, direction), types in self._types.items() if direction is Direction.ACTION},
+        )
+        self._builders = dict(_builders(definition, self._types, surroundings))
+        self._output = _output_builder(definition, schema, surroundings)
+
+    def bind(self, saga: Saga, step: StepName, direction: Direction) -> bytes:
+        """The request of one call: the same bytes whenever it is built from the same saga.
+
+        Raises:
+            BindingError: what it copies isn't there, or the step has no such call.
+        """
+        builder = self._builders.get((step, direction))
+        if builder is None:
+            raise BindingError(f"step {step} of definition {self.name} has no {direction.value.lower()}")
+        return builder.build(saga)
+
+    def output(self, saga: Saga) -> bytes | None:
+        """The saga's output; None if the definition has none.
+
+        Raises:
+            BindingError: what it copies isn't there.
+        """
+        return None if self._output is None else self._output.build(saga)
+
+    def canonical_input(self, type_name: str, value: bytes) -> bytes:
+        """An input in the one form in which equal inputs have equal bytes.
+
+        Args:
+            type_name: full name of the message type that was sent.
+            value: its bytes.
+
+        Raises:
+            PayloadError: it is of another type, or doesn't parse.
+        """
+        if type_name != self.input_type:
+            raise PayloadError(
+                f"definition {self.name} takes a {self.input_type}, not a {quote(type_name)}; send that type"
+            )
+        try:
+            return self._parse_input(value).SerializeToString(deterministic=True)
+        except (DecodeError, EncodeError) as error:
+            raise PayloadError(
+                f"the bytes don't parse as {self.input_type} ({error}); send a message of that type"
+            ) from error
+
+    def request_type(self, step: StepName, direction: Direction) -> str:
+        """Full name of the request's message type. `KeyError`: the step has no such call."""
+        return self._types[step, direction].request.full_name
+
+    def response_type(self, step: StepName, direction: Direction) -> str:
+        """Full name of the response's message type. `KeyError`: the step has no such call."""
+        return self._types[step, direction].response.full_name
+
+    def parses(self, step: StepName, direction: Direction, data: bytes) -> bool:
+        """Whether a participant's bytes are a response of the method that was called."""
+        try:
+            self._parsers[step, direction](data)
+        except DecodeError:
+            return False
+        return True
+
+
+def compile_definition(
+    stored: StoredDefinition, *, ledger_name: str = DEFAULT_LEDGER_NAME, schema: Schema | None = None
+) -> CompiledDefinition:
+    """Compile a definition as registration has resolved it.
+
+    Args:
+        stored: the definition as it stands in the ledger.
+        ledger_name: the ledger's name; keys in UUID form depend on it.
+        schema: the definition's types, where they are already loaded.
+
+    Raises:
+        DescriptorError: the stored bytes are not a resolved definition of this release.
+    """
+    definition = parse_definition(stored)
+    try:
+        return CompiledDefinition(definition, schema or Schema(definition.descriptors), ledger_name=ledger_name)
+    except (DecodeError, KeyError, PathError, ValueError) as error:
+        raise DescriptorError(f"definition {stored.name} {stored.version} can't be compiled: {error!r}") from error
+
+
+def parse_definition(stored: StoredDefinition) -> pb.SagaDefinition:
+    """The stored definition as a message.
+
+    Raises:
+        DescriptorError: the stored bytes are something else.
+    """
+    try:
+        return pb.SagaDefinition.FromString(stored.content)
+    except DecodeError as error:
+        raise DescriptorError(f"definition {stored.name} {stored.version} doesn't parse: {error}") from error
+
+
+def plan_of(definition: pb.SagaDefinition) -> Plan:
+    """What the core sees of a resolved definition."""
+    policy = pb.CompensationFailurePolicy.Name(definition.compensation_failure_policy)
+    return Plan(
+        name=definition.name,
+        version=DefinitionVersion(definition.version),
+        steps=tuple(_step_plan(step) for step in definition.steps),
+        timeout_us=definition.timeout.ToMicroseconds(),
+        failure_policy=FailurePolicy(policy.removeprefix("COMPENSATION_FAILURE_POLICY_")),
+    )
+
+
+def _step_plan(step: pb.Step) -> StepPlan:
+    return StepPlan(
+        name=StepName(step.name),
+        kind=StepKind(pb.StepKind.Name(step.kind).removeprefix("STEP_KIND_")),
+        after=tuple(StepName(name) for name in step.after),
+        action=_call_plan(step.action),
+        compensation=_compensation_plan(step) if step.HasField("compensation") else None,
+        lookup=_call_plan(step.lookup) if step.HasField("lookup") else None,
+        participant=step.participant,
+        guarantee=Guarantee(annotations_pb2.Guarantee.Name(step.guarantee).removeprefix("GUARANTEE_")),
+    )
+
+
+def _compensation_plan(step: pb.Step) -> CallPlan:
+    bindings = step.compensation.request.bindings
+    reads_own = any(each.HasField("step_response") and each.step_response.step == step.name for each in bindings)
+    return _call_plan(step.compensation, needs_response=reads_own, by_key=step.compensation.by_key)
+
+
+def _call_plan(call: pb.Call, *, needs_response: bool = False, by_key: bool = False) -> CallPlan:
+    return CallPlan(
+        method=call.method,
+        timeout_us=call.timeout.ToMicroseconds(),
+        retry=RetryPlan(
+            initial_delay_us=call.retry.initial_delay.ToMicroseconds(),
+            maximum_delay_us=call.retry.maximum_delay.ToMicroseconds(),
+            total_timeout_us=call.retry.total_timeout.ToMicroseconds(),
+            maximum_refusals=call.retry.maximum_refusal_count,
+        ),
+        needs_response=needs_response,
+        by_key=by_key,
+    )
+
+
+def _calls(step: pb.Step) -> Iterator[tuple[Direction, pb.Call]]:
+    yield Direction.ACTION, step.action
+    if step.HasField("compensation"):
+        yield Direction.COMPENSATION, step.compensation
+    if step.HasField("lookup"):
+        yield Direction.LOOKUP, step.lookup
+
+
+def _call_types(
+    definition: pb.SagaDefinition, schema: Schema
+) -> Iterator[tuple[tuple[StepName, Direction], StepMessages]]:
+    for step in definition.steps:
+        for direction, call in _calls(step):
+            method = schema.method(call.method)
+            messages = StepMessages(request=method.input_type, response=method.output_type)
+            yield (StepName(step.name), direction), messages
+
+
+def _builders(
+    definition: pb.SagaDefinition, types: dict[tuple[StepName, Direction], StepMessages], surroundings: Surroundings
+) -> Iterator[tuple[tuple[StepName, Direction], Builder]]:
+    for step in definition.steps:
+        for direction, call in _calls(step):
+            key = (StepName(step.name), direction)
+            place = Place(
+                target=types[key].request,
+                step=key[0],
+                direction=direction,
+                may_lack_response=call.by_key or direction is Direction.LOOKUP,
+            )
+            yield key, Builder(call.request, place, surroundings)
+
+
+def _output_builder(definition: pb.SagaDefinition, schema: Schema, surroundings: Surroundings) -> Builder | None:
+    if not definition.output_type:
+        return None
+    target: Descriptor = schema.message(definition.output_type)
+    return Builder(definition.output, Place(target=target), surroundings)

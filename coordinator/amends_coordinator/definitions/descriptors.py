@@ -1,0 +1,202 @@
+"""Files of descriptors as values: their canonical form and digest, their order, what is in them, what contradicts what.
+
+The same file has different bytes depending on where it comes from: generated code leaves out `json_name`, protoc and
+reflection don't, and comments may be there or not. The canonical form has neither, so equal files have equal bytes.
+`google/protobuf/*` differs between releases of protobuf and belongs to nobody, so no comparison looks at it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto, FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+
+from amends_coordinator.definitions.errors import DescriptorError, quote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from google.protobuf.descriptor_pb2 import FieldDescriptorProto
+    from google.protobuf.message import Message
+
+GOOGLE_FILES = "google/protobuf/"
+
+
+def canonical_file(file: FileDescriptorProto) -> FileDescriptorProto:
+    """A copy without comments, positions and the `json_name`s that are what protobuf would choose anyway."""
+    copy = FileDescriptorProto()
+    copy.CopyFrom(file)
+    copy.ClearField("source_code_info")
+    _clear_json_names(copy.extension)
+    for message in copy.message_type:
+        _canonicalise_message(message)
+    return copy
+
+
+def file_digest(file: FileDescriptorProto) -> str:
+    """The fingerprint of a file's content: the same for generated code, protoc and reflection."""
+    return hashlib.sha256(_bytes(canonical_file(file))).hexdigest()
+
+
+def set_digest(files: FileDescriptorSet) -> str:
+    """The fingerprint of files as they stand, protobuf's own included."""
+    return hashlib.sha256(_bytes(files)).hexdigest()
+
+
+def closure(names: Iterable[str], files: Mapping[str, FileDescriptorProto]) -> list[str]:
+    """The named files and all that they import, each after its imports, in an order that depends on content alone.
+
+    Raises:
+        DescriptorError: a file is missing, or files import each other in a circle.
+    """
+    ordered: dict[str, None] = {}
+    entered: set[str] = set()
+    stack: list[tuple[str, str]] = [(name, "") for name in sorted(names, reverse=True)]
+    while stack:
+        name, wanted_by = stack[-1]
+        if name in ordered:
+            stack.pop()
+        elif name in entered:
+            stack.pop()
+            ordered[name] = None
+        else:
+            entered.add(name)
+            for needed in sorted(_file(name, wanted_by, files).dependency, reverse=True):
+                if needed in entered and needed not in ordered:
+                    raise DescriptorError(
+                        f"file {quote(needed)} imports itself by way of {quote(name)}; end the circle"
+                    )
+                stack.append((needed, name))
+    return list(ordered)
+
+
+def build_pool(files: FileDescriptorSet) -> DescriptorPool:
+    """A pool of its own with these files, whatever their order.
+
+    Pools never replace a file, so new content needs a new pool.
+
+    Raises:
+        DescriptorError: the files are not complete or contradict each other.
+    """
+    pool = DescriptorPool()
+    by_name = {file.name: file for file in files.file}
+    for name in closure(by_name, by_name):
+        add_file(pool, by_name[name])
+    return pool
+
+
+def add_file(pool: DescriptorPool, file: FileDescriptorProto) -> None:
+    """Add a file whose imports the pool has.
+
+    Raises:
+        DescriptorError: protobuf refuses the file.
+    """
+    try:
+        pool.AddSerializedFile(file.SerializeToString())
+        pool.FindFileByName(file.name)
+    except (TypeError, KeyError, ValueError) as error:
+        raise DescriptorError(
+            f"protobuf refuses file {quote(file.name)} ({quote(str(error))}); send files as protoc makes them"
+        ) from error
+
+
+def symbols_of(file: FileDescriptorProto) -> Iterator[tuple[str, Message]]:
+    """Every message (nested ones too), enum, service and extension of a file, by full name."""
+    prefix = f"{file.package}." if file.package else ""
+    pending = [(prefix, message) for message in file.message_type]
+    while pending:
+        scope, message = pending.pop()
+        full_name = f"{scope}{message.name}"
+        yield full_name, message
+        yield from ((f"{full_name}.{enum.name}", enum) for enum in message.enum_type)
+        pending += ((f"{full_name}.", nested) for nested in message.nested_type)
+    for enum in file.enum_type:
+        yield f"{prefix}{enum.name}", enum
+    for service in file.service:
+        yield f"{prefix}{service.name}", service
+    for extension in file.extension:
+        yield f"{prefix}{extension.name}", extension
+
+
+def services_of(files: FileDescriptorSet) -> frozenset[str]:
+    """Full names of all services in these files."""
+    return frozenset(
+        f"{file.package}.{service.name}" if file.package else service.name
+        for file in files.file
+        for service in file.service
+    )
+
+
+def conflicts(announced_by_others: Mapping[str, FileDescriptorSet], new: FileDescriptorSet) -> list[str]:
+    """What a newly announced schema contradicts: a file or full name that another participant holds with other content.
+
+    Args:
+        announced_by_others: the schemas of the other participants, by the participants' names.
+        new: the schema that is announced.
+
+    Returns:
+        One sentence for each contradiction; empty: none.
+    """
+    new_files, new_symbols = _fingerprints(new)
+    found: list[str] = []
+    for participant, files in sorted(announced_by_others.items()):
+        held_files, held_symbols = _fingerprints(files)
+        clashing = {name for name, digest in new_files.items() if held_files.get(name, digest) != digest}
+        found += (
+            f"file {quote(name)} has other content at participant {quote(participant)}" for name in sorted(clashing)
+        )
+        found += (
+            f"{quote(name)} is defined otherwise at participant {quote(participant)}"
+            for name, (digest, file) in sorted(new_symbols.items())
+            if file not in clashing and held_symbols.get(name, (digest, file))[0] != digest
+        )
+    return found
+
+
+def _fingerprints(files: FileDescriptorSet) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
+    """Digests by file name, and (digest, file name) by full name."""
+    of_files: dict[str, str] = {}
+    of_symbols: dict[str, tuple[str, str]] = {}
+    for file in files.file:
+        if file.name.startswith(GOOGLE_FILES):
+            continue
+        canonical = canonical_file(file)
+        of_files[file.name] = hashlib.sha256(_bytes(canonical)).hexdigest()
+        for full_name, symbol in symbols_of(canonical):
+            of_symbols[full_name] = (hashlib.sha256(_bytes(symbol)).hexdigest(), file.name)
+    return of_files, of_symbols
+
+
+def _file(name: str, wanted_by: str, files: Mapping[str, FileDescriptorProto]) -> FileDescriptorProto:
+    file = files.get(name)
+    if file is None:
+        importer = f", which {quote(wanted_by)} imports," if wanted_by else ""
+        raise DescriptorError(f"file {quote(name)}{importer} is not among the descriptors; send it too")
+    return file
+
+
+def _canonicalise_message(message: DescriptorProto) -> None:
+    pending = [message]
+    while pending:
+        current = pending.pop()
+        _clear_json_names(current.field)
+        _clear_json_names(current.extension)
+        pending += current.nested_type
+
+
+def _clear_json_names(fields: Iterable[FieldDescriptorProto]) -> None:
+    for field in fields:
+        if field.json_name == _default_json_name(field.name):
+            field.ClearField("json_name")
+
+
+def _default_json_name(name: str) -> str:
+    """What protobuf makes of a field's name: underscores go, the letter behind each is upper case."""
+    first, *others = name.split("_")
+    return first + "".join(part[:1].upper() + part[1:] for part in others)
+
+
+def _bytes(message: Message) -> bytes:
+    return message.SerializeToString(deterministic=True)
