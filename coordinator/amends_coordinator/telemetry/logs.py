@@ -1,0 +1,150 @@
+"""Structured logs: one line for each saga's end, dead letter and node event at info, one for each transition at debug.
+
+A line costs as much as a call, so the level is asked before anything is put together. Payloads are never logged,
+neither requests and responses nor inputs, outputs and labels.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TYPE_CHECKING, TextIO
+
+import structlog
+
+from amends_coordinator.core.states import SagaState
+from amends_coordinator.telemetry import names
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger, Processor
+
+    from amends_coordinator.core.saga import DeadLetter, Intent, Saga
+
+TEXT_LIMIT = 2_048
+"""The longest error text in a line, in characters."""
+
+
+class LogTelemetry:
+    """The telemetry port, written to the log."""
+
+    def __init__(self, logger: FilteringBoundLogger | None = None) -> None:
+        self._log: FilteringBoundLogger = structlog.get_logger("amends") if logger is None else logger
+        self._debug = self._log.is_enabled_for(logging.DEBUG)
+        self._info = self._log.is_enabled_for(logging.INFO)
+
+    def saga_started(self, saga: Saga) -> None:
+        """A saga is durable."""
+        if self._debug:
+            self._log.debug(names.SAGA_STARTED, **_of_saga(saga))
+
+    def saga_moved(self, saga: Saga) -> None:
+        """A saga's state changed: an end is told at info, a halt at warning, all else at debug."""
+        if saga.state.ended:
+            if self._info:
+                self._log.info(names.SAGA_ENDED, **_of_saga(saga), **_of_end(saga))
+        elif saga.state is SagaState.COMPENSATION_FAILED:
+            self._log.warning(names.SAGA_NEEDS_ATTENTION, **_of_saga(saga), **_of_end(saga))
+        elif self._debug:
+            self._log.debug(names.SAGA_MOVED, **_of_saga(saga))
+
+    def intent_moved(self, saga: Saga, intent: Intent) -> None:
+        """An intent was announced or its state changed."""
+        if self._debug:
+            self._log.debug(
+                names.INTENT_MOVED,
+                **{
+                    names.SAGA_ID: saga.id,
+                    names.STEP: intent.step,
+                    names.DIRECTION: intent.direction.value,
+                    names.STATE: intent.state.value,
+                    names.ATTEMPT: intent.attempt,
+                    names.STATUS_CODE: intent.last_code,
+                },
+            )
+
+    def dead_letter_opened(self, saga: Saga, letter: DeadLetter) -> None:
+        """A person is needed."""
+        if self._info:
+            self._log.info(
+                names.DEAD_LETTER_OPENED,
+                **_of_saga(saga),
+                **{
+                    names.DEAD_LETTER_ID: letter.id,
+                    names.STEP: letter.step or "",
+                    names.DIRECTION: letter.direction.value if letter.direction else "",
+                    names.REASON: letter.reason.value,
+                    names.ERROR: letter.last_error[:TEXT_LIMIT],
+                },
+            )
+
+    def late_answer(self, saga: Saga) -> None:
+        """An answer came for a call that was closed already; it was dropped."""
+        if self._debug:
+            self._log.debug(names.LATE_ANSWER, **_of_saga(saga))
+
+    def driver_failed(self, saga_id: str, error: BaseException) -> None:
+        """Driving a saga raised; it will be picked up again."""
+        self._log.error(names.DRIVER_FAILED, exc_info=error, **{names.SAGA_ID: saga_id})
+
+
+def _of_saga(saga: Saga) -> dict[str, object]:
+    return {
+        names.SAGA_ID: saga.id,
+        names.DEFINITION: saga.plan.name,
+        names.VERSION: saga.plan.version,
+        names.STATE: saga.state.value,
+    }
+
+
+def _of_end(saga: Saga) -> dict[str, object]:
+    """What an end's line says beyond the saga: how long it took, what caused it, what is left."""
+    until = saga.updated_time if saga.ended_time is None else saga.ended_time
+    fields: dict[str, object] = {names.DURATION_MS: (until - saga.created_time) // 1_000}
+    if saga.failure is not None:
+        fields[names.STEP] = saga.failure.step or ""
+        fields[names.REASON] = saga.failure.reason[:TEXT_LIMIT]
+    if saga.compensations_owed:
+        fields[names.COMPENSATIONS_OWED] = saga.compensations_owed
+    if saga.unproven:
+        fields[names.UNPROVEN] = True
+    return fields
+
+
+def configure(*, level: str, form: str, stream: TextIO | None = None) -> None:
+    """Set up the process's logs, ours and those of the libraries, once.
+
+    Args:
+        level: the least important lines to write: "debug", "info", "warning" or "error".
+        form: "console" for people, "json" for machines.
+        stream: where lines go; standard error unless said otherwise.
+    """
+    out = sys.stderr if stream is None else stream
+    number = logging.getLevelNamesMapping()[level.upper()]
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    last = _renderer(form, colours=out.isatty())
+    structlog.configure(
+        processors=[*shared, *last],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.WriteLoggerFactory(file=out),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
+        )
+    )
+    # Libraries speak up at warning only: at debug they would log payloads and statements.
+    logging.basicConfig(handlers=[handler], level=max(number, logging.WARNING), force=True)
+
+
+def _renderer(form: str, *, colours: bool) -> list[Processor]:
+    if form == "json":
+        # A traceback as plain text: the structured kind shows local variables, and those hold payloads.
+        return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    return [structlog.dev.ConsoleRenderer(colors=colours, exception_formatter=structlog.dev.plain_traceback)]

@@ -1,0 +1,35 @@
+"""The name of every log event and every field in it: what alerts and searches may rely on."""
+
+from __future__ import annotations
+
+# ---- fields ----------------------------------------------------------------------------------------------------------
+SAGA_ID = "saga_id"
+DEFINITION = "definition"
+VERSION = "definition_version"
+STATE = "state"
+STEP = "step"
+DIRECTION = "direction"
+ATTEMPT = "attempt"
+STATUS_CODE = "status_code"
+OUTCOME = "outcome"
+REASON = "reason"
+DURATION_MS = "duration_ms"
+COMPENSATIONS_OWED = "compensations_owed"
+UNPROVEN = "unproven"
+DEAD_LETTER_ID = "dead_letter_id"
+NODE = "node"
+ERROR = "error"
+
+# ---- events ----------------------------------------------------------------------------------------------------------
+SAGA_STARTED = "saga started"
+SAGA_MOVED = "saga moved"
+SAGA_ENDED = "saga ended"
+SAGA_NEEDS_ATTENTION = "saga can't go on without a person"
+INTENT_MOVED = "intent moved"
+DEAD_LETTER_OPENED = "dead letter opened"
+LATE_ANSWER = "late answer dropped"
+DRIVER_FAILED = "driver failed"
+NODE_STARTED = "node started"
+NODE_STOPPING = "node stopping"
+NODE_STOPPED = "node stopped"
+NODE_FAILED = "node failed"
