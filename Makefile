@@ -52,7 +52,7 @@ check-types: $(VENV)/.ready ## mypy and pyright, both strict
 
 .PHONY: check-imports
 check-imports: $(VENV)/.ready ## import-linter: who may import whom
-	@$(RUN)/lint-imports --cache-dir $(VENV)/cache/import-linter --no-logo 2>/dev/null || $(RUN)/lint-imports --cache-dir $(VENV)/cache/import-linter
+	@$(RUN)/lint-imports --no-logo --cache-dir $(VENV)/cache/import-linter
 
 .PHONY: check-protos
 check-protos: $(VENV)/.ready ## buf: rules and comments of the protos
