@@ -1,0 +1,229 @@
+"""The step that a handler is carrying out, as the coordinator's metadata tells it (semantics: the call)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, NewType
+
+from amends.participant.refusals import NotInStep
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Mapping
+
+SagaId = NewType("SagaId", str)
+"""Chosen by whoever started the saga."""
+
+StepName = NewType("StepName", str)
+"""Unique in its saga."""
+
+IdempotencyKey = NewType("IdempotencyKey", str)
+"""`{saga_id}/{step}/{direction}`: the same for every attempt of one step and direction (S2)."""
+
+KEY = "idempotency-key"
+SAGA_ID = "amends-saga-id"
+ABORT_REASON_LIMIT_BYTES = 512
+
+
+class Direction(StrEnum):
+    """The side of a step that a call belongs to."""
+
+    ACTION = "action"
+    COMPENSATION = "compensation"
+    LOOKUP = "lookup"
+
+
+class StepKind(StrEnum):
+    """What the step is with respect to the saga's point of no return."""
+
+    COMPENSATABLE = "compensatable"
+    READ_ONLY = "read_only"
+    PIVOT = "pivot"
+    RETRIABLE = "retriable"
+
+
+class ActionTarget(StrEnum):
+    """On a compensation: whether it was this participant that was called with the action."""
+
+    SAME = "same"
+    OTHER = "other"
+
+
+class CallState:
+    """What changes while a call is carried out; everything else about it is fixed when it arrives."""
+
+    __slots__ = ("abort_reason", "answered")
+
+    def __init__(self) -> None:
+        self.abort_reason: bytes | None = None
+        self.answered = False
+
+
+def _no_deadline() -> float | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepContext:
+    """One attempt of one call of a step.
+
+    Attributes:
+        saga_id: the saga.
+        step: the step's name.
+        key: the idempotency key: do the work of one key once, however often it is called.
+        key_uuid: the key as a UUID (version 5, from the ledger's name and the key), for providers that want one.
+        ledger: the name of the coordinator's ledger; keys are unique within it.
+        kind: of the step.
+        direction: whether this call is the step's action, its compensation or its lookup.
+        attempt: counts from 1.
+        action_key: on a compensation and a lookup the key that the action was called with, else None.
+        action_key_uuid: the same as a UUID.
+        action_target: on a compensation whether this participant was called with the action, else None.
+        step_time: when the action's first attempt was announced, by the ledger's clock.
+        traceparent: W3C trace context of this attempt, already the current OpenTelemetry context. None if not traced.
+        tracestate: its companion.
+    """
+
+    saga_id: SagaId
+    step: StepName
+    key: IdempotencyKey
+    key_uuid: str
+    ledger: str
+    kind: StepKind
+    direction: Direction
+    attempt: int
+    action_key: IdempotencyKey | None = None
+    action_key_uuid: str | None = None
+    action_target: ActionTarget | None = None
+    step_time: datetime | None = None
+    traceparent: str | None = None
+    tracestate: str | None = None
+    state: CallState = field(default_factory=CallState, repr=False, compare=False)
+    remaining: Callable[[], float | None] = field(default=_no_deadline, repr=False, compare=False)
+
+    @classmethod
+    def from_metadata(
+        cls,
+        metadata: Iterable[tuple[str, str | bytes]],
+        *,
+        time_remaining: Callable[[], float | None] = _no_deadline,
+    ) -> StepContext:
+        """Read a call's metadata, as `context.invocation_metadata()` gives it.
+
+        Args:
+            metadata: keys and values; of repeated keys the last counts.
+            time_remaining: seconds until the call's deadline; None where there is no deadline.
+
+        Raises:
+            NotInStep: the call is not a step of a saga, or its metadata is incomplete or malformed.
+        """
+        values = {key: value for key, value in metadata if isinstance(value, str)}
+        if not is_step(values):
+            raise NotInStep(
+                f"this call is not a step of a saga: it carries no {KEY} with {SAGA_ID}; "
+                "only calls made by a coordinator do"
+            )
+        try:
+            return _read(values, time_remaining)
+        except (KeyError, ValueError) as problem:
+            raise NotInStep(
+                f"this call's metadata is incomplete or malformed ({_told(problem)}): "
+                "the coordinator and this participant speak different versions"
+            ) from problem
+
+    def time_remaining(self) -> float | None:
+        """Seconds until the call's deadline, at least 0; None if it has none. Hand it on to what you call."""
+        return self.remaining()
+
+    def abort_saga(self, reason: str) -> None:
+        """Ask for the saga to be rolled back although this call succeeds; then return normally.
+
+        The step counts as succeeded and is compensated too. Called again, the last reason counts. It has no effect if
+        the handler ends with an exception, and on a pivot or retriable step it only tells an operator.
+
+        Args:
+            reason: for people. Cut after 512 bytes of UTF-8, between two characters.
+
+        Raises:
+            NotInStep: the call was answered already.
+        """
+        if self.state.answered:
+            raise NotInStep(
+                f"step {self.step!r} of saga {self.saga_id!r} was answered already, so it can't abort the saga: "
+                "call abort_saga before the handler returns"
+            )
+        self.state.abort_reason = cut_utf8(reason, ABORT_REASON_LIMIT_BYTES)
+
+
+def is_step(metadata: Mapping[str, str]) -> bool:
+    """Whether metadata belongs to a call of a coordinator."""
+    return KEY in metadata and SAGA_ID in metadata
+
+
+def cut_utf8(text: str, limit_bytes: int) -> bytes:
+    """The text as UTF-8 of at most `limit_bytes`, cut between two characters; what UTF-8 can't hold becomes "?"."""
+    return text.encode("utf-8", "replace")[:limit_bytes].decode("utf-8", "ignore").encode("utf-8")
+
+
+_current: ContextVar[StepContext] = ContextVar("amends_current_step")
+
+
+def current_step() -> StepContext:
+    """The step that the running handler carries out.
+
+    Works in the handler and in everything it awaits, also in tasks and `asyncio.to_thread`.
+
+    Raises:
+        NotInStep: there is none.
+    """
+    try:
+        return _current.get()
+    except LookupError:
+        raise NotInStep(
+            "there is no current step: current_step() works only while a ParticipantServer carries out a coordinator's "
+            "call; in a test, call the handler inside `with step_context(StepContext.from_metadata(...)):`"
+        ) from None
+
+
+@contextmanager
+def step_context(step: StepContext) -> Generator[StepContext]:
+    """Make a step the current one for the block, and mark it as answered at the end."""
+    token = _current.set(step)
+    try:
+        yield step
+    finally:
+        _current.reset(token)
+        step.state.answered = True
+
+
+def _read(values: Mapping[str, str], time_remaining: Callable[[], float | None]) -> StepContext:
+    attempt = int(values["amends-attempt"])
+    if attempt < 1:
+        raise ValueError(f"amends-attempt is {attempt}, it counts from 1")
+    action_key, target = values.get("amends-action-key"), values.get("amends-action-target")
+    step_time = values.get("amends-step-time")
+    return StepContext(
+        saga_id=SagaId(values[SAGA_ID]),
+        step=StepName(values["amends-step"]),
+        key=IdempotencyKey(values[KEY]),
+        key_uuid=values["amends-key-uuid"],
+        ledger=values["amends-ledger"],
+        kind=StepKind(values["amends-kind"].lower()),
+        direction=Direction(values["amends-direction"].lower()),
+        attempt=attempt,
+        action_key=IdempotencyKey(action_key) if action_key else None,
+        action_key_uuid=values.get("amends-action-key-uuid") or None,
+        action_target=ActionTarget(target.lower()) if target else None,
+        step_time=datetime.fromisoformat(step_time) if step_time else None,
+        traceparent=values.get("traceparent") or None,
+        tracestate=values.get("tracestate") or None,
+        remaining=time_remaining,
+    )
+
+
+def _told(problem: Exception) -> str:
+    return f"{problem.args[0]} is missing" if isinstance(problem, KeyError) else str(problem)

@@ -1,0 +1,72 @@
+"""What a handler raises to answer no, and what it meets when it asks for a step outside of one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import grpc
+
+from amends.errors import AmendsError
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+REFUSAL_CODES = frozenset(
+    {
+        grpc.StatusCode.FAILED_PRECONDITION,
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.NOT_FOUND,
+        grpc.StatusCode.OUT_OF_RANGE,
+        grpc.StatusCode.ALREADY_EXISTS,
+    }
+)
+"""The codes that gRPC libraries never make themselves: only these prove that a participant said no (S4)."""
+
+
+class Rejected(AmendsError):
+    """A clear, final no: nothing was done for this call, and repeating it would not help.
+
+    Raise it before anything is done, or where raising it undoes what was done (inside the transaction). The saga rolls
+    back if the step is compensatable or the pivot. On a lookup, raise it with `code=NOT_FOUND` for "not done (yet)".
+
+    Args:
+        message: for people; sent to the coordinator and shown with the saga. Cut after 1,024 bytes of UTF-8.
+        reason: for programs, in UPPER_SNAKE_CASE, such as "CARD_DECLINED"; sent as `google.rpc.ErrorInfo.reason`.
+        code: one of `REFUSAL_CODES`. Any other would not be read as a no, so it is a `ValueError`.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: str = "REJECTED",
+        code: grpc.StatusCode = grpc.StatusCode.FAILED_PRECONDITION,
+    ) -> None:
+        if code not in REFUSAL_CODES:
+            allowed = ", ".join(sorted(known.name for known in REFUSAL_CODES))
+            raise ValueError(
+                f"{code!r} is no clear refusal, because gRPC itself makes it or because it says something else: "
+                f"use one of {allowed}; for 'not now', raise TryLater"
+            )
+        super().__init__(message)
+        self.message, self.reason, self.code = message, reason, code
+
+
+class TryLater(AmendsError):
+    """Not now: nothing was done for this call, and repeating it later can help. Counts as not sent.
+
+    Raise it only before anything was done: the coordinator takes it as proof that the call did not begin.
+
+    Args:
+        message: for people. Cut after 1,024 bytes of UTF-8.
+        retry_after: when repeating makes sense (`google.rpc.RetryInfo`), obeyed up to the step's longest back-off; None
+            leaves it to the step's back-off. A negative time counts as none at all.
+    """
+
+    def __init__(self, message: str, retry_after: timedelta | None = None) -> None:
+        super().__init__(message)
+        self.message, self.retry_after = message, retry_after
+
+
+class NotInStep(AmendsError):
+    """Asked for the current step where there is none, or after it was answered. The text says what to do instead."""
