@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
+from amends_coordinator.core.effects import CALL_OF, Effect, WakeAt
 from amends_coordinator.core.saga import DeadLetter, Intent, Saga
-
-if TYPE_CHECKING:
-    from amends_coordinator.core.effects import Effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +21,6 @@ class Records:
     dead_letters: tuple[DeadLetter, ...] = ()
     announced: tuple[Intent, ...] = ()
 
-    @property
-    def empty(self) -> bool:
-        """Whether there is nothing to write: the saga's row stays as it is, too."""
-        return not (self.intents or self.dead_letters)
-
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -39,3 +31,40 @@ class Decision:
     effects: tuple[Effect, ...]
     changed: bool
     """Whether the saga's row or any other has to be written."""
+
+    def with_request(self, intent: Intent, request: bytes) -> Decision:
+        """The same decision with the request of an announced intent filled in."""
+        built = replace(intent, request=request)
+
+        def filled(intents: tuple[Intent, ...]) -> tuple[Intent, ...]:
+            return tuple(built if other.key == built.key else other for other in intents)
+
+        saga = replace(self.saga, intents=filled(self.saga.intents))
+        records = replace(self.records, intents=filled(self.records.intents), announced=filled(self.records.announced))
+        return replace(self, saga=saga, records=records)
+
+    def followed_by(self, second: Decision, *, instead_of: Intent) -> Decision:
+        """This decision and `second`, which was made on its saga because the call of `instead_of` can't be made: one
+        decision, to be written as one. What the second one says of a row or of the next wake-up stands.
+        """
+        keys = {intent.key: None for intent in (*self.records.intents, *second.records.intents)}
+        rows = {intent.key: intent for intent in second.saga.intents}
+        announced = {intent.key: None for intent in (*self.records.announced, *second.records.announced)}
+        announced.pop(instead_of.key, None)
+        kept = tuple(effect for effect in self.effects if not _is_overruled(effect, instead_of))
+        return Decision(
+            saga=second.saga,
+            records=Records(
+                intents=tuple(rows[key] for key in keys),
+                dead_letters=(*self.records.dead_letters, *second.records.dead_letters),
+                announced=tuple(rows[key] for key in announced),
+            ),
+            effects=(*kept, *second.effects),
+            changed=True,
+        )
+
+
+def _is_overruled(effect: Effect, intent: Intent) -> bool:
+    if isinstance(effect, WakeAt):
+        return True
+    return isinstance(effect, CALL_OF[intent.direction]) and effect.step == intent.step

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from amends_coordinator.core.ids import DefinitionVersion
     from amends_coordinator.core.plan import Plan
-    from amends_coordinator.ports.ledger import StoredDefinition
+    from amends_coordinator.core.definition import StoredDefinition
 
 DEFAULT_CAPACITY = 1_000
 
@@ -62,6 +62,11 @@ class Catalog:
             else:
                 self._kept.move_to_end(key)
             return found
+
+    def find(self, name: str, version: DefinitionVersion) -> CompiledDefinition | None:
+        """The compiled form of a definition if it is kept; None where it has to be read and compiled again."""
+        with self._lock:
+            return self._kept.get((name, version))
 
     def plan(self, stored: StoredDefinition) -> Plan:
         """The plan of a stored definition. Raises what `compiled` raises."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from amends_coordinator.core.saga import Saga
-    from amends_coordinator.ports.ledger import StoredDefinition
+    from amends_coordinator.core.definition import StoredDefinition
 
 __all__ = ["BindingError", "CompiledDefinition", "PayloadError", "compile_definition"]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
+from amends_coordinator.core.definition import StoredDefinition
 from amends_coordinator.core.ids import SagaId
-from amends_coordinator.ports.ledger import StoredDefinition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

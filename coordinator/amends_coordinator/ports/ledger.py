@@ -20,6 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from amends_coordinator.core.definition import StoredDefinition
 from amends_coordinator.core.ids import DefinitionVersion, Instant, NodeId, SagaId
 from amends_coordinator.core.saga import DeadLetter, Intent, Saga
 from amends_coordinator.core.states import SagaState
@@ -118,16 +119,6 @@ class Write:
     seen_version: int
     intents: tuple[Intent, ...] = ()
     dead_letters: tuple[DeadLetter, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredDefinition:
-    """A registered definition: the serialised `amends.v1.SagaDefinition`, under its name and version."""
-
-    name: str
-    version: DefinitionVersion
-    content: bytes
-    created_time: Instant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,8 +20,9 @@ from amends_coordinator.core.ids import IdempotencyKey, Instant, SagaId, StepNam
 from amends_coordinator.core.states import Direction, StepKind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from amends_coordinator.core.answer import Answer
-    from amends_coordinator.core.ids import DefinitionVersion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,15 +32,14 @@ class CallRequest:
     `method` is "package.Service/Method"; `participant` the name that serves it ("" : whichever announces the service);
     `deadline_time` ends it; `action_key` is set on a compensation and a lookup; `action_target` ("same" or "other") on
     a
-    compensation; `step_time` is when the action's first attempt was announced.
+    compensation; `step_time` is when the action's first attempt was announced;
+    `parses` tells whether bytes parse as the method's response type.
     """
 
     saga_id: SagaId
     step: StepName
     direction: Direction
     kind: StepKind
-    definition_name: str
-    definition_version: DefinitionVersion
     method: str
     participant: str
     key: IdempotencyKey
@@ -52,6 +52,7 @@ class CallRequest:
     action_target: str | None
     traceparent: str
     tracestate: str
+    parses: Callable[[bytes], bool]
 
 
 class Participants(Protocol):

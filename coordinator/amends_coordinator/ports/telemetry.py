@@ -33,3 +33,7 @@ class Telemetry(Protocol):
     def driver_failed(self, saga_id: str, error: BaseException) -> None:
         """Driving a saga raised; it will be picked up again."""
         ...
+
+    def ledger_unavailable(self, error: BaseException) -> None:
+        """The sweeper could not reach the ledger; it goes on trying. Told for each pass that fails."""
+        ...

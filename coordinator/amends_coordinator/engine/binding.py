@@ -1,0 +1,64 @@
+"""Builds what a decision needs before it can be written: the requests of new intents, and the output of a commit.
+
+A request is built once, before its intent is written, and those bytes are sent on every attempt. A request that can't
+be
+built is an event of its own (`BindingFailed`), decided at once and written together with the decision that wanted it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from amends_coordinator.core.decide import decide
+from amends_coordinator.core.events import BindingFailed, Event, Moment
+from amends_coordinator.core.states import SagaState
+from amends_coordinator.definitions.errors import BindingError
+
+if TYPE_CHECKING:
+    from amends_coordinator.core.decision import Decision
+    from amends_coordinator.core.ids import StepName
+    from amends_coordinator.core.saga import Intent, Saga
+    from amends_coordinator.core.states import Direction
+    from amends_coordinator.definitions.compiled import CompiledDefinition
+
+
+def decide_and_bind(saga: Saga, event: Event, definition: CompiledDefinition, *, payload_limit_bytes: int) -> Decision:
+    """Decide an event, and build every request and output that the decision needs.
+
+    Args:
+        saga: the saga as it was made durable last.
+        event: what happened.
+        definition: the saga's own definition, compiled.
+        payload_limit_bytes: a request larger than this counts as one that can't be built.
+    """
+    decision = decide(saga, event)
+    seen: set[tuple[StepName, Direction]] = set()
+    while (intent := _next_new_intent(decision, seen)) is not None:
+        seen.add(intent.key)
+        decision = _bind(decision, intent, event.at, definition, payload_limit_bytes)
+    if decision.saga.state is SagaState.COMMITTED and decision.changed:
+        output = definition.output(decision.saga)
+        return replace(decision, saga=replace(decision.saga, output=output))
+    return decision
+
+
+def _next_new_intent(decision: Decision, seen: set[tuple[StepName, Direction]]) -> Intent | None:
+    """The next intent that is announced for the first time; a repeated attempt sends the bytes of the first one."""
+    for intent in decision.records.announced:
+        if intent.attempt == 1 and intent.key not in seen:
+            return intent
+    return None
+
+
+def _bind(
+    decision: Decision, intent: Intent, at: Moment, definition: CompiledDefinition, payload_limit_bytes: int
+) -> Decision:
+    try:
+        request = definition.bind(decision.saga, intent.step, intent.direction)
+        if len(request) > payload_limit_bytes:
+            raise BindingError(f"it has {len(request)} bytes, the limit is {payload_limit_bytes}")
+    except BindingError as error:
+        failed = BindingFailed(at, intent.step, intent.direction, str(error))
+        return decision.followed_by(decide(decision.saga, failed), instead_of=intent)
+    return decision.with_request(intent, request)

@@ -1,0 +1,225 @@
+"""Drives one saga: decides one event after the other, writes each decision, and carries out its effects once durable.
+
+A driver holds its saga only while something is going on. When all that is left is to wait for longer than a few
+seconds,
+or the saga has ended, it returns, and the sweeper brings the saga back by its due time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from amends_coordinator.core.answer import Answer
+from amends_coordinator.core.effects import (
+    DIRECTION_OF,
+    CallAction,
+    CallCompensation,
+    CallLookup,
+    CancelCall,
+    IgnoreLateAnswer,
+    WakeAt,
+)
+from amends_coordinator.core.events import AttemptEnded, Event, Moment, Woken
+from amends_coordinator.core.states import Outcome
+from amends_coordinator.engine.binding import decide_and_bind
+from amends_coordinator.engine.calling import call_request
+from amends_coordinator.ports.ledger import LedgerUnavailableError, StoredSaga, SupersededError, Write
+
+if TYPE_CHECKING:
+    from amends_coordinator.core.decision import Decision
+    from amends_coordinator.core.effects import Call, Effect
+    from amends_coordinator.core.ids import Instant, NodeId, StepName
+    from amends_coordinator.core.saga import Saga
+    from amends_coordinator.core.states import Direction, SagaState
+    from amends_coordinator.definitions.compiled import CompiledDefinition
+    from amends_coordinator.engine.settings import EngineSettings
+    from amends_coordinator.ports.clock import Clock
+    from amends_coordinator.ports.ledger import Ledger
+    from amends_coordinator.ports.participants import Participants
+    from amends_coordinator.ports.telemetry import Telemetry
+
+LEDGER_PAUSE_S = 0.5
+"""Pause before a write is sent again to a ledger that can't be reached. The saga holds still meanwhile."""
+
+
+class SagaLostError(Exception):
+    """Another incarnation drives this saga now: let go of it, and call nothing more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What every driver of a node works with."""
+
+    ledger: Ledger
+    participants: Participants
+    clock: Clock
+    telemetry: Telemetry
+    settings: EngineSettings
+    node: NodeId
+
+    def moment(self) -> Moment:
+        """Now, at this node, with a fresh random fraction."""
+        return Moment(self.clock.now(), self.node, self.clock.fraction())
+
+
+class Driver:
+    """One saga in memory. `run` is its whole life; nothing else changes it."""
+
+    def __init__(self, stored: StoredSaga, definition: CompiledDefinition, surroundings: Surroundings) -> None:
+        self._saga = stored.saga
+        self._version = stored.version
+        self._definition = definition
+        self._around = surroundings
+        self._events: deque[Event] = deque()
+        self._news = asyncio.Event()
+        self._calls: dict[tuple[StepName, Direction], asyncio.Task[None]] = {}
+        self._wake_time: Instant | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def run(self, first: Event | None, effects: tuple[Effect, ...] = ()) -> Saga:
+        """Drive the saga until it ends or only waits. Answers it as it was made durable last.
+
+        Args:
+            first: the event to begin with; None if `effects` of a decision that is durable already are the beginning.
+            effects: those effects.
+
+        Raises:
+            SagaLostError: it isn't this node's any more.
+            NodeFencedError: this node is shut out of the ledger.
+        """
+        try:
+            if first is not None:
+                self._events.append(first)
+            for effect in effects:
+                self._carry_out(effect)
+            while not self._at_rest():
+                await self._next_event()
+            return self._saga
+        finally:
+            await self._let_go()
+
+    def _at_rest(self) -> bool:
+        """Whether nothing is left to do, or nothing for longer than a waiting saga may stay in memory."""
+        if self._events or self._calls:
+            return False
+        if self._wake_time is None:
+            return True
+        return self._wake_time - self._around.clock.now() > self._around.settings.idle_unload_s * 1e6
+
+    async def _next_event(self) -> None:
+        if not self._events:
+            self._set_timer()
+            self._news.clear()
+            await self._news.wait()
+        event = self._events.popleft()
+        before = self._saga.state
+        decision = await self._write(event)
+        self._tell(decision, before)
+        if decision.changed:
+            self._wake_time = None
+        for effect in decision.effects:
+            self._carry_out(effect)
+
+    async def _write(self, event: Event) -> Decision:
+        """Decide and make durable. An event is decided again when somebody else wrote the saga in between."""
+        while True:
+            limit = self._around.settings.payload_limit_bytes
+            decision = decide_and_bind(self._saga, event, self._definition, payload_limit_bytes=limit)
+            if not decision.changed:
+                return decision
+            try:
+                self._version = await self._append(decision)
+            except SupersededError as superseded:
+                self._take_over(superseded.current)
+                continue
+            self._saga = decision.saga
+            return decision
+
+    async def _append(self, decision: Decision) -> int:
+        """Write until the ledger answers: an answer in hand is never thrown away because the database is down."""
+        write = Write(
+            saga=decision.saga,
+            seen_version=self._version,
+            intents=decision.records.intents,
+            dead_letters=decision.records.dead_letters,
+        )
+        while True:
+            try:
+                return await self._around.ledger.append(write)
+            except LedgerUnavailableError:
+                await asyncio.sleep(LEDGER_PAUSE_S)
+
+    def _take_over(self, current: StoredSaga) -> None:
+        if current.owner != self._around.node:
+            raise SagaLostError(f"saga {current.saga.id} is driven by {current.owner or 'nobody'} now")
+        self._saga, self._version = current.saga, current.version
+
+    def _tell(self, decision: Decision, before: SagaState) -> None:
+        for intent in decision.records.intents:
+            self._around.telemetry.intent_moved(decision.saga, intent)
+        for letter in decision.records.dead_letters:
+            self._around.telemetry.dead_letter_opened(decision.saga, letter)
+        if decision.saga.state is not before:
+            self._around.telemetry.saga_moved(decision.saga)
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case CallAction() | CallCompensation() | CallLookup():
+                self._call(effect)
+            case CancelCall():
+                task = self._calls.pop((effect.step, effect.direction), None)
+                if task is not None:
+                    task.cancel()
+            case WakeAt():
+                self._wake_time = effect.time
+            case IgnoreLateAnswer():
+                self._around.telemetry.late_answer(self._saga)
+            case _:
+                # Park and Finish were told when their rows were; the engine wakes those who wait when the driver
+                # returns.
+                pass
+
+    def _call(self, effect: Call) -> None:
+        key = (effect.step, DIRECTION_OF[type(effect)])
+        name = f"call {self._saga.id}/{effect.step}/{key[1].value.lower()}#{effect.attempt}"
+        self._calls[key] = asyncio.create_task(self._call_and_report(effect), name=name)
+
+    async def _call_and_report(self, effect: Call) -> None:
+        direction = DIRECTION_OF[type(effect)]
+        try:
+            answer = await self._around.participants.call(call_request(self._saga, effect, self._definition))
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the port promises never to raise; if it does, nothing is known.
+            self._around.telemetry.driver_failed(self._saga.id, error)
+            answer = Answer(outcome=Outcome.UNKNOWN, message="the coordinator failed while it was calling")
+        self._calls.pop((effect.step, direction), None)
+        self._feed(AttemptEnded(self._around.moment(), effect.step, direction, effect.attempt, answer))
+
+    def _feed(self, event: Event) -> None:
+        self._events.append(event)
+        self._news.set()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._wake_time is not None:
+            delay_s = max(0.0, (self._wake_time - self._around.clock.now()) / 1e6)
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        self._feed(Woken(self._around.moment()))
+
+    async def _let_go(self) -> None:
+        """Cancel what is still going on, and wait until it has stopped: no call outlives its driver."""
+        if self._timer is not None:
+            self._timer.cancel()
+        calls = tuple(self._calls.values())
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)

@@ -1,0 +1,148 @@
+"""The drivers of a node: starts them, keeps and watches their tasks, and takes up again those that fail.
+
+Nothing that one driver raises reaches the others (L2). A saga whose driver failed is loaded anew and taken up again
+after
+a pause that doubles each time; until then the sweeper leaves it alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from amends_coordinator.core.events import Adopted
+from amends_coordinator.core.states import SagaState
+from amends_coordinator.engine.driver import Driver, SagaLostError
+from amends_coordinator.ports.ledger import NodeFencedError, UnknownPlanError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from amends_coordinator.core.effects import Effect
+    from amends_coordinator.core.events import Event
+    from amends_coordinator.core.ids import SagaId
+    from amends_coordinator.core.saga import Saga
+    from amends_coordinator.definitions.catalog import Catalog
+    from amends_coordinator.definitions.compiled import CompiledDefinition
+    from amends_coordinator.engine.driver import Surroundings
+    from amends_coordinator.ports.ledger import StoredSaga
+
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 30.0
+LARGEST_DOUBLING = 20
+RESTING = frozenset({SagaState.COMMITTED, SagaState.COMPENSATED, SagaState.COMPENSATION_FAILED})
+
+
+class Drivers:
+    """All sagas that this node holds in memory.
+
+    Args:
+        around: what every driver works with.
+        catalog: the compiled definitions.
+        left: called with a saga's id each time a driver has let go of it.
+        fenced: called when the ledger says that this node is shut out.
+    """
+
+    def __init__(
+        self,
+        around: Surroundings,
+        catalog: Catalog,
+        *,
+        left: Callable[[SagaId], None],
+        fenced: Callable[[NodeFencedError], None],
+    ) -> None:
+        self._around = around
+        self._catalog = catalog
+        self._left = left
+        self._fenced = fenced
+        self._tasks: dict[SagaId, asyncio.Task[None]] = {}
+        self._failures: dict[SagaId, int] = {}
+        self._pauses: dict[SagaId, asyncio.TimerHandle] = {}
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    @property
+    def held(self) -> frozenset[SagaId]:
+        """The sagas that are driven now, or will be taken up again after a pause."""
+        return frozenset((*self._tasks, *self._pauses))
+
+    def drive(
+        self,
+        stored: StoredSaga,
+        definition: CompiledDefinition,
+        first: Event | None,
+        effects: tuple[Effect, ...] = (),
+    ) -> None:
+        """Drive a saga from an event on, or from the effects of a decision that is durable already."""
+        driver = Driver(stored, definition, self._around)
+        saga_id = stored.saga.id
+        self._keep(saga_id, asyncio.create_task(self._watch(saga_id, driver, first, effects), name=f"saga {saga_id}"))
+
+    async def adopt(self, stored: StoredSaga) -> None:
+        """Drive a saga that nobody in this process drives: what it has in flight nobody here will hear of."""
+        definition = await self._definition_of(stored.saga)
+        if stored.saga.id not in self._tasks:
+            self.drive(stored, definition, Adopted(self._around.moment()))
+
+    async def stop(self, grace_s: float) -> None:
+        """Let drivers end by themselves for `grace_s` seconds, then stop the others; their calls are cancelled."""
+        for pause in self._pauses.values():
+            pause.cancel()
+        self._pauses.clear()
+        tasks = tuple(self._tasks.values())
+        if tasks:
+            await asyncio.wait(tasks, timeout=grace_s)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _keep(self, saga_id: SagaId, task: asyncio.Task[None]) -> None:
+        self._tasks[saga_id] = task
+
+    async def _watch(self, saga_id: SagaId, driver: Driver, first: Event | None, effects: tuple[Effect, ...]) -> None:
+        try:
+            await driver.run(first, effects)
+            self._failures.pop(saga_id, None)
+        except SagaLostError:
+            self._failures.pop(saga_id, None)
+        except NodeFencedError as error:
+            self._fenced(error)
+        except Exception as error:  # noqa: BLE001 - one saga's fault must not stop the others.
+            self._failed(saga_id, error)
+        finally:
+            self._tasks.pop(saga_id, None)
+            self._left(saga_id)
+
+    def _failed(self, saga_id: SagaId, error: Exception) -> None:
+        self._around.telemetry.driver_failed(saga_id, error)
+        count = self._failures.get(saga_id, 0)
+        self._failures[saga_id] = count + 1
+        pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(count, LARGEST_DOUBLING))
+        self._pauses[saga_id] = asyncio.get_running_loop().call_later(pause_s, self._take_up, saga_id)
+
+    def _take_up(self, saga_id: SagaId) -> None:
+        self._pauses.pop(saga_id, None)
+        if saga_id not in self._tasks:
+            self._keep(saga_id, asyncio.create_task(self._reload(saga_id), name=f"saga {saga_id} again"))
+
+    async def _reload(self, saga_id: SagaId) -> None:
+        try:
+            stored = await self._around.ledger.load(saga_id)
+            self._tasks.pop(saga_id, None)
+            if stored is not None and stored.saga.state not in RESTING and stored.owner == self._around.node:
+                await self.adopt(stored)
+            else:
+                self._failures.pop(saga_id, None)
+        except Exception as error:  # noqa: BLE001 - as above: told, and tried again.
+            self._tasks.pop(saga_id, None)
+            self._failed(saga_id, error)
+
+    async def _definition_of(self, saga: Saga) -> CompiledDefinition:
+        found = self._catalog.find(saga.plan.name, saga.plan.version)
+        if found is not None:
+            return found
+        stored = await self._around.ledger.get_definition(saga.plan.name, saga.plan.version)
+        if stored is None:
+            raise UnknownPlanError(f"saga {saga.id} runs {saga.plan.name} {saga.plan.version}: not in the ledger")
+        return self._catalog.compiled(stored)

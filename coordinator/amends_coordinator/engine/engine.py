@@ -1,0 +1,136 @@
+"""One node's engine: starts sagas, waits for their ends, and keeps the sweeper and the drivers running."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from amends_coordinator.core.events import Started
+from amends_coordinator.core.ids import Instant
+from amends_coordinator.core.saga import Saga
+from amends_coordinator.engine.binding import decide_and_bind
+from amends_coordinator.engine.driver import Surroundings
+from amends_coordinator.engine.drivers import RESTING, Drivers
+from amends_coordinator.engine.hashing import RECIPE, input_hash
+from amends_coordinator.engine.sweeper import Sweeper
+from amends_coordinator.engine.waiting import Waiters
+from amends_coordinator.ports.driving import StoppingError
+from amends_coordinator.ports.ledger import NewSaga
+
+if TYPE_CHECKING:
+    from amends_coordinator.core.ids import NodeId, SagaId
+    from amends_coordinator.core.plan import Plan
+    from amends_coordinator.definitions.catalog import Catalog
+    from amends_coordinator.engine.settings import EngineSettings
+    from amends_coordinator.ports import ledger as ledgers
+    from amends_coordinator.ports.clock import Clock, Ids
+    from amends_coordinator.ports.driving import StartRequest
+    from amends_coordinator.ports.participants import Participants
+    from amends_coordinator.ports.telemetry import Telemetry
+
+
+class Engine:
+    """Implements `ports.driving.Driving`. `open` it, `run` it beside the server, `stop` it, then close the ledger."""
+
+    def __init__(
+        self,
+        *,
+        ledger: ledgers.Ledger,
+        participants: Participants,
+        clock: Clock,
+        ids: Ids,
+        telemetry: Telemetry,
+        catalog: Catalog,
+        settings: EngineSettings,
+        node: NodeId,
+    ) -> None:
+        self._around = Surroundings(
+            ledger=ledger, participants=participants, clock=clock, telemetry=telemetry, settings=settings, node=node
+        )
+        self._ids = ids
+        self._catalog = catalog
+        self._waiters = Waiters()
+        self._drivers = Drivers(self._around, catalog, left=self._waiters.wake, fenced=self._end_fenced)
+        self._sweeper = Sweeper(self._around, self._drivers)
+        self._stopping = False
+
+    @property
+    def running_sagas(self) -> int:
+        """How many sagas are held in memory."""
+        return len(self._drivers)
+
+    @property
+    def last_pass_time(self) -> Instant | None:
+        """When the sweeper finished a pass last; None before the first one."""
+        return self._sweeper.last_pass_time
+
+    async def open(self) -> None:
+        """Take the ledger for this incarnation. Raises what `Ledger.open` raises."""
+        await self._around.ledger.open(self._around.node, plans=self._catalog.plan)
+
+    async def run(self) -> None:
+        """Sweep until `stop`. Raises `NodeFencedError` if this incarnation is shut out."""
+        await self._sweeper.run()
+
+    async def stop(self, grace_s: float) -> None:
+        """Take no new work, let calls under way end within the grace, then let go of every saga. Safe to repeat."""
+        self._stopping = True
+        self._sweeper.stop()
+        self._waiters.wake_all()
+        await self._drivers.stop(grace_s)
+
+    async def start(self, request: StartRequest) -> ledgers.Started:
+        """See `ports.driving.Driving.start`."""
+        if self._stopping:
+            raise StoppingError("this coordinator is stopping and takes no new work")
+        definition = self._catalog.compiled(request.definition)
+        saga = self._new_saga(request, definition.plan)
+        if len(self._drivers) >= self._around.settings.max_running_sagas:
+            return await self._insert(saga, owner=None)
+        limit = self._around.settings.payload_limit_bytes
+        decision = decide_and_bind(saga, Started(self._around.moment()), definition, payload_limit_bytes=limit)
+        started = await self._insert(decision.saga, owner=self._around.node)
+        if started.started and not self._stopping:
+            self._around.telemetry.saga_started(started.stored.saga)
+            self._drivers.drive(started.stored, definition, None, decision.effects)
+        return started
+
+    async def wait(self, saga_id: SagaId, *, timeout_s: float) -> ledgers.StoredSaga | None:
+        """See `ports.driving.Driving.wait`."""
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + timeout_s
+        while True:
+            with self._waiters.entered(saga_id) as left:
+                stored = await self._around.ledger.load(saga_id)
+                over = stored is None or stored.saga.state in RESTING
+                if over or self._stopping or loop.time() >= end_s:
+                    return stored
+                await asyncio.wait((left,), timeout=end_s - loop.time())
+
+    def _new_saga(self, request: StartRequest, plan: Plan) -> Saga:
+        now = self._around.clock.now()
+        return Saga(
+            id=request.saga_id or self._ids.saga_id(),
+            plan=plan,
+            input=request.input,
+            labels=request.labels,
+            created_time=now,
+            updated_time=now,
+            due_time=now,
+            deadline_time=Instant(now + plan.timeout_us),
+            traceparent=request.traceparent,
+            tracestate=request.tracestate,
+        )
+
+    async def _insert(self, saga: Saga, *, owner: NodeId | None) -> ledgers.Started:
+        new = NewSaga(
+            saga=saga,
+            start_token=self._ids.token(),
+            owner=owner,
+            input_hash=input_hash(saga.input),
+            input_hash_recipe=RECIPE,
+        )
+        return await self._around.ledger.start(new)
+
+    def _end_fenced(self, error: ledgers.NodeFencedError) -> None:
+        self._sweeper.fenced(error)

@@ -1,0 +1,25 @@
+"""The engine's own settings; `amends_coordinator.settings` fills them from the environment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """Spans in seconds, sizes in bytes.
+
+    sweep_interval_s: how often the sweeper looks for sagas that need work.
+    heartbeat_interval_s: how often the node writes its sign of life.
+    lease_ttl_s: how long a node without a sign of life keeps its sagas.
+    max_running_sagas: how many sagas are held in memory; more wait in the ledger.
+    payload_limit_bytes: the largest request that is sent.
+    idle_unload_s: a saga that waits longer than this leaves memory and comes back by its due time.
+    """
+
+    sweep_interval_s: float = 1.0
+    heartbeat_interval_s: float = 2.0
+    lease_ttl_s: float = 10.0
+    max_running_sagas: int = 10_000
+    payload_limit_bytes: int = 1_048_576
+    idle_unload_s: float = 5.0

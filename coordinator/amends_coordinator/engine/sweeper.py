@@ -1,0 +1,96 @@
+"""The sweeper: finds what needs work, from the first moment on and without any traffic.
+
+Each pass writes the node's sign of life when that is due, and takes up every saga that is due and that nobody in this
+process drives: those that an earlier incarnation left behind, those that waited for longer than a saga may stay in
+memory, those that found no room. It survives outages of the ledger; only being fenced ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from amends_coordinator.ports.ledger import LedgerUnavailableError, UnreadableSagaError
+
+if TYPE_CHECKING:
+    from amends_coordinator.core.ids import Instant
+    from amends_coordinator.engine.driver import Surroundings
+    from amends_coordinator.engine.drivers import Drivers
+    from amends_coordinator.ports.ledger import NodeFencedError, StoredSaga
+
+CLAIMED_AT_ONCE = 200
+"""How many sagas one claim takes at most; adopting goes on in slices, so that other work gets its turn in between."""
+
+
+class Sweeper:
+    """One node's sweeper. `run` is its whole life; `stop` ends it."""
+
+    def __init__(self, around: Surroundings, drivers: Drivers) -> None:
+        self._around = around
+        self._drivers = drivers
+        self._wake = asyncio.Event()
+        self._stopped = False
+        self._fenced: NodeFencedError | None = None
+        self._next_heartbeat_s = 0.0
+        self.last_pass_time: Instant | None = None
+        """When a pass was finished last; None before the first one."""
+
+    def stop(self) -> None:
+        """End `run` soon. Safe to repeat."""
+        self._stopped = True
+        self._wake.set()
+
+    def fenced(self, error: NodeFencedError) -> None:
+        """Tell that a write found this node shut out: `run` raises it."""
+        self._fenced = error
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Sweep until stopped.
+
+        Raises:
+            NodeFencedError: this incarnation is shut out; drop everything and start again as a new one.
+        """
+        while not self._stopped:
+            try:
+                await self._beat()
+                await self._sweep()
+                self.last_pass_time = self._around.clock.now()
+            except LedgerUnavailableError as error:
+                self._around.telemetry.ledger_unavailable(error)
+            await self._pause()
+            if self._fenced is not None:
+                raise self._fenced
+
+    async def _beat(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self._next_heartbeat_s:
+            await self._around.ledger.heartbeat(self._around.clock.now())
+            self._next_heartbeat_s = now_s + self._around.settings.heartbeat_interval_s
+
+    async def _sweep(self) -> None:
+        """Take up due sagas, slice by slice, as long as there are any and there is room."""
+        while not self._stopped:
+            room = self._around.settings.max_running_sagas - len(self._drivers)
+            limit = min(room, CLAIMED_AT_ONCE)
+            if limit <= 0:
+                return
+            claimed = await self._around.ledger.claim(
+                now=self._around.clock.now(), limit=limit, held=self._drivers.held
+            )
+            for stored in claimed:
+                await self._adopt(stored)
+            if len(claimed) < limit:
+                return
+
+    async def _adopt(self, stored: StoredSaga) -> None:
+        try:
+            await self._drivers.adopt(stored)
+        except UnreadableSagaError as error:
+            self._around.telemetry.driver_failed(stored.saga.id, error)
+
+    async def _pause(self) -> None:
+        try:
+            await asyncio.wait_for(self._wake.wait(), self._around.settings.sweep_interval_s)
+        except TimeoutError:
+            return
