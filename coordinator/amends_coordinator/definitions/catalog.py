@@ -19,9 +19,9 @@ from amends_coordinator.definitions.schema import Schema
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
+    from amends_coordinator.core.definition import StoredDefinition
     from amends_coordinator.core.ids import DefinitionVersion
     from amends_coordinator.core.plan import Plan
-    from amends_coordinator.core.definition import StoredDefinition
 
 DEFAULT_CAPACITY = 1_000
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
     from google.protobuf.message import Message
 
-    from amends_coordinator.core.saga import Saga
     from amends_coordinator.core.definition import StoredDefinition
+    from amends_coordinator.core.saga import Saga
 
 __all__ = ["BindingError", "CompiledDefinition", "PayloadError", "compile_definition"]
 

@@ -51,6 +51,9 @@ class FaultList:
     def __init__(self) -> None:
         self._faults: dict[Fault, None] = {}
 
+    def __len__(self) -> int:
+        return len(self._faults)
+
     def add(self, path: str, description: str) -> None:
         """Note that something is wrong at this path."""
         self._faults[Fault(path, description)] = None

@@ -36,6 +36,8 @@ SCALARS = {
     FieldDescriptor.TYPE_STRING: "string",
     FieldDescriptor.TYPE_BYTES: "bytes",
 }
+LONGEST_PATH = 32
+"""Names in one path. No real message is as deep, and protobuf itself ends at 100."""
 WIDENINGS = frozenset({("int32", "int64"), ("uint32", "uint64"), ("uint32", "int64"), ("float", "double")})
 
 
@@ -99,6 +101,8 @@ def find_path(message: Descriptor, path: str) -> tuple[FieldDescriptor, ...]:
     Raises:
         PathError: a name is no field, or a field in the middle is not a single message.
     """
+    if path.count(".") >= LONGEST_PATH:
+        raise PathError(f"{quote(path)} has more than {LONGEST_PATH} names")
     found: list[FieldDescriptor] = []
     scope: Descriptor | None = message
     for name in path.split(".") if path else ():

@@ -1,0 +1,209 @@
+"""Registration: checks a saga definition as a whole, and answers a copy in which nothing is left to be guessed.
+
+Everything that a definition may leave out is filled in here, once: kinds, `after`, timeouts, budgets, guarantees, and
+the compensation and lookup that the methods' annotations name. Their requests are resolved field by field and stand in
+the copy as bindings. The copy carries the files that it needs and no others, so a later deploy of a participant changes
+no saga. Its version is computed from all of that, so the same content has the same version wherever it is registered,
+and resolving a resolved definition changes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING
+
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+from amends.v1 import saga_definition_pb2 as pb
+from amends_coordinator.definitions.descriptors import GOOGLE_FILES, file_digest
+from amends_coordinator.definitions.errors import DescriptorError, Fault, FaultList, InvalidDefinitionError, quote
+from amends_coordinator.definitions.schema import Schema
+from amends_coordinator.definitions.spans import DAY_US, PATIENT, QUICK, SAGA_TIMEOUT_US, Span, fill_retry
+from amends_coordinator.definitions.step_calls import CallResolver
+from amends_coordinator.definitions.step_order import fill_order, is_behind_point_of_no_return
+from amends_coordinator.definitions.templates import (
+    Scope,
+    StepTypes,
+    check_template,
+    resolve_by_name,
+    sort_bindings,
+    tidy,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from google.protobuf.descriptor import Descriptor
+
+__all__ = ["Fault", "InvalidDefinitionError", "resolve"]
+
+DEFINITION_NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+
+
+def resolve(definition: pb.SagaDefinition, *, announced: Sequence[FileDescriptorSet] = ()) -> pb.SagaDefinition:
+    """Check a definition and fill in everything that it leaves out.
+
+    Args:
+        definition: as a client sent it; it isn't changed.
+        announced: what participants have announced, for types and methods that the definition carries no files of.
+
+    Returns:
+        The resolved copy, with its version and the descriptors that it needs. `create_time` is unset.
+
+    Raises:
+        InvalidDefinitionError: everything that is wrong with it, at once.
+    """
+    resolved = pb.SagaDefinition()
+    resolved.CopyFrom(definition)
+    resolved.ClearField("version")
+    resolved.ClearField("create_time")
+    faults = FaultList()
+    schema = Schema(resolved.descriptors, *announced)
+    _check_files(resolved.descriptors, faults)
+    _check_unknown_fields(resolved, faults)
+    _Resolution(resolved, schema, faults).run()
+    faults.raise_if_any()
+    resolved.descriptors.CopyFrom(schema.used_files())
+    resolved.version = version_of(resolved)
+    return resolved
+
+
+def version_of(resolved: pb.SagaDefinition) -> str:
+    """16 hexadecimal digits of what a resolved definition says, whatever release of protobuf described its types."""
+    content = pb.SagaDefinition()
+    content.CopyFrom(resolved)
+    for field in ("version", "create_time", "descriptors"):
+        content.ClearField(field)
+    digest = hashlib.sha256(content.SerializeToString(deterministic=True))
+    for file in sorted(resolved.descriptors.file, key=lambda file: file.name):
+        if not file.name.startswith(GOOGLE_FILES):
+            digest.update(file_digest(file).encode())
+    return digest.hexdigest()[:16]
+
+
+def _check_files(files: FileDescriptorSet, faults: FaultList) -> None:
+    """One name, one content: protobuf would take the first and never look at the second."""
+    digests: dict[str, str] = {}
+    for index, file in enumerate(files.file):
+        digest = file_digest(file)
+        if digests.setdefault(file.name, digest) != digest:
+            faults.add(
+                f"descriptors.file[{index}]", f"{quote(file.name)} is there twice with different content; send it once"
+            )
+
+
+def _check_unknown_fields(definition: pb.SagaDefinition, faults: FaultList) -> None:
+    """A field that this release doesn't know would be dropped unseen, so it is refused (descriptors may have some)."""
+    content = pb.SagaDefinition()
+    content.CopyFrom(definition)
+    content.ClearField("descriptors")
+    sent = content.ByteSize()
+    content.DiscardUnknownFields()
+    if content.ByteSize() != sent:
+        faults.add("", "it has fields that this release doesn't know; leave them out, or use a newer coordinator")
+
+
+class _Resolution:
+    """The checks of one definition, in the order in which they need each other."""
+
+    def __init__(self, definition: pb.SagaDefinition, schema: Schema, faults: FaultList) -> None:
+        self._definition = definition
+        self._schema = schema
+        self._faults = faults
+        self._calls = CallResolver(schema, faults)
+        self._types: dict[str, StepTypes] = {}
+        self._input: Descriptor | None = None
+
+    def run(self) -> None:
+        """Check and fill in everything but the descriptors and the version."""
+        definition = self._definition
+        self._check_header()
+        fill_order(definition.steps, self._faults)
+        for index, step in enumerate(definition.steps):
+            types = self._calls.fill(step, f"steps[{index}]")
+            self._types.setdefault(step.name, types)
+            self._fill_budgets(index)
+        for index in range(len(definition.steps)):
+            self._resolve_templates(index)
+        self._check_output()
+
+    def _check_header(self) -> None:
+        definition, faults = self._definition, self._faults
+        if not DEFINITION_NAME.fullmatch(definition.name):
+            faults.add("name", f"{quote(definition.name)} is no name; write [a-z][a-z0-9_-]{{0,63}}")
+        self._input = self._message(definition.input_type, "input_type")
+        if definition.compensation_failure_policy == pb.COMPENSATION_FAILURE_POLICY_UNSPECIFIED:
+            definition.compensation_failure_policy = pb.COMPENSATION_FAILURE_POLICY_CONTINUE
+        elif definition.compensation_failure_policy not in pb.CompensationFailurePolicy.values():
+            number = int(definition.compensation_failure_policy)
+            faults.add("compensation_failure_policy", f"{number} is no policy that this release knows; choose one")
+        span = Span(path="timeout", default_us=SAGA_TIMEOUT_US, longest_us=30 * DAY_US)
+        span.fill(definition.timeout, faults, given=definition.HasField("timeout"))
+
+    def _fill_budgets(self, index: int) -> None:
+        step, path = self._definition.steps[index], f"steps[{index}]"
+        forward_only = is_behind_point_of_no_return(self._definition.steps, index)
+        fill_retry(step.action.retry, PATIENT if forward_only else QUICK, f"{path}.action.retry", self._faults)
+        if step.HasField("compensation"):
+            fill_retry(step.compensation.retry, PATIENT, f"{path}.compensation.retry", self._faults)
+        if step.HasField("lookup"):
+            fill_retry(step.lookup.retry, PATIENT, f"{path}.lookup.retry", self._faults)
+
+    def _resolve_templates(self, index: int) -> None:
+        step, path = self._definition.steps[index], f"steps[{index}]"
+        earlier = frozenset(each.name for each in self._definition.steps[:index])
+        own = self._types[step.name]
+        self._check(step.action, earlier, f"{path}.action.request")
+        tidy(step.action)
+        asked_for = ("step_request", step.name, own.request)
+        answered = ("step_response", step.name, own.response)
+        if step.HasField("compensation"):
+            self._resolve(step.compensation, step, earlier, (answered, asked_for), f"{path}.compensation.request")
+        if step.HasField("lookup"):
+            # A lookup is asked while there is no response, so only the request can tell it what to look for.
+            self._resolve(step.lookup, step, earlier, (asked_for,), f"{path}.lookup.request")
+
+    def _resolve(
+        self,
+        call: pb.Call,
+        step: pb.Step,
+        earlier: frozenset[str],
+        sources: Sequence[tuple[str, str, Descriptor | None]],
+        path: str,
+    ) -> None:
+        target, known = self._calls.request_type(call.method), len(self._faults)
+        self._check(call, earlier | {step.name}, path)
+        if target is not None and len(self._faults) == known:
+            resolve_by_name(call.request, target, sources, path, self._faults)
+        tidy(call)
+
+    def _check(self, call: pb.Call, readable: frozenset[str], path: str) -> None:
+        target = self._calls.request_type(call.method)
+        if target is not None:
+            scope = Scope(input=self._input, steps=self._types, readable=readable, is_call=True)
+            check_template(call.request, target, scope, path, self._faults)
+
+    def _check_output(self) -> None:
+        definition = self._definition
+        if not definition.output_type:
+            if definition.HasField("output"):
+                self._faults.add("output", "there is no output_type to build; name one, or leave the output out")
+            return
+        target = self._message(definition.output_type, "output_type")
+        if not definition.HasField("output"):
+            self._faults.add("output", f"nothing says how the {definition.output_type} is built; bind its fields")
+        elif target is not None:
+            scope = Scope(input=self._input, steps=self._types, readable=frozenset(self._types), is_call=False)
+            check_template(definition.output, target, scope, "output", self._faults)
+            sort_bindings(definition.output)
+
+    def _message(self, full_name: str, path: str) -> Descriptor | None:
+        if not full_name:
+            self._faults.add(path, "it is required; give the full name of a message type")
+            return None
+        try:
+            return self._schema.message(full_name)
+        except DescriptorError as error:
+            self._faults.add(path, str(error))
+            return None
