@@ -1,0 +1,79 @@
+"""Turns what gRPC hands back into an `Answer`. Nothing that a participant sends can make it raise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import DecodeError
+from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]  # it ships no stubs
+
+from amends_coordinator.core.answer import ABORT_TRAILER, Answer, classify
+from amends_coordinator.core.states import Outcome
+from amends_coordinator.core.text import clean_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    import grpc.aio
+
+STATUS_DETAILS = "grpc-status-details-bin"
+ABORT_REASON_LIMIT_BYTES = 512
+LONGEST_RETRY_DELAY_US = 3_600_000_000
+
+
+def ok_answer(
+    response: bytes, trailers: Iterable[tuple[str, str | bytes]], *, parses: Callable[[bytes], bool], limit_bytes: int
+) -> Answer:
+    """The answer that status OK gives: success, if the bytes are a response and not too large."""
+    if len(response) > limit_bytes:
+        return Answer(
+            outcome=Outcome.UNKNOWN,
+            status_code="OK",
+            message=f"the response has {len(response)} bytes, the limit is {limit_bytes}",
+        )
+    found = dict(trailers)
+    outcome = classify("OK", found, parses=parses(response))
+    if outcome is not Outcome.SUCCEEDED:
+        return Answer(
+            outcome=outcome, status_code="OK", message="the response's bytes don't parse as the method's response type"
+        )
+    return Answer(outcome=outcome, status_code="OK", response=response, abort_reason=_abort_reason(found))
+
+
+def error_answer(error: grpc.aio.AioRpcError) -> Answer:
+    """The answer that any other status gives."""
+    trailers = dict(error.trailing_metadata() or ())
+    code = error.code().name
+    reason, retry_delay_us = _details(trailers.get(STATUS_DETAILS))
+    return Answer(
+        outcome=classify(code, trailers, parses=False),
+        status_code=code,
+        message=clean_text(error.details() or f"{code}, without a message"),
+        reason=reason,
+        retry_delay_us=retry_delay_us,
+    )
+
+
+def _abort_reason(trailers: Mapping[str, str | bytes]) -> str | None:
+    raw = trailers.get(ABORT_TRAILER)
+    if raw is None:
+        return None
+    data = raw if isinstance(raw, bytes) else raw.encode()
+    return clean_text(data[:ABORT_REASON_LIMIT_BYTES].decode("utf-8", "replace"))
+
+
+def _details(raw: str | bytes | None) -> tuple[str, int | None]:
+    """The participant's own short reason and the delay it asks for, if it sent them."""
+    reason, delay_us = "", None
+    if not isinstance(raw, bytes):
+        return reason, delay_us
+    try:
+        for detail in status_pb2.Status.FromString(raw).details:
+            if detail.type_url.endswith("/google.rpc.ErrorInfo"):
+                reason = clean_text(error_details_pb2.ErrorInfo.FromString(detail.value).reason)
+            elif detail.type_url.endswith("/google.rpc.RetryInfo"):
+                delay = error_details_pb2.RetryInfo.FromString(detail.value).retry_delay
+                delay_us = min(max(0, delay.seconds * 1_000_000 + delay.nanos // 1_000), LONGEST_RETRY_DELAY_US)
+    except DecodeError:
+        return reason, delay_us
+    return reason, delay_us

@@ -1,0 +1,109 @@
+"""Calls participants by plain unary gRPC: their own method, their own typed request, a deadline, and our metadata."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import grpc.aio
+
+from amends_coordinator.calls.answers import error_answer, ok_answer
+from amends_coordinator.calls.channels import Channels
+from amends_coordinator.calls.metadata import call_metadata
+from amends_coordinator.core.answer import Answer
+from amends_coordinator.core.states import Outcome
+from amends_coordinator.core.text import clean_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import TypeAlias
+
+    from amends_coordinator.ports.clock import Clock
+    from amends_coordinator.ports.directory import Directory
+    from amends_coordinator.ports.participants import CallRequest
+
+    Method: TypeAlias = grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
+
+NOT_ENOUGH_TIME_US = 1_000
+"""A call with less time than this left is not sent: some handlers would begin although nobody waits any more."""
+
+
+class UnaryParticipants:
+    """The participants port over unary gRPC.
+
+    Args:
+        directory: who serves a method, and where.
+        clock: the time, to keep deadlines.
+        ledger_name: the ledger's name; keys are scoped by it.
+        payload_limit_bytes: the largest request or response.
+        connect_gate_s: how long a call waits for a ready channel before it counts as not sent, in seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        directory: Directory,
+        clock: Clock,
+        ledger_name: str,
+        payload_limit_bytes: int,
+        connect_gate_s: float,
+    ) -> None:
+        self._directory = directory
+        self._clock = clock
+        self._ledger_name = ledger_name
+        self._limit_bytes = payload_limit_bytes
+        self._channels = Channels(payload_limit_bytes=payload_limit_bytes, connect_gate_s=connect_gate_s)
+        self._turns: Counter[tuple[str, str]] = Counter()
+
+    async def call(self, request: CallRequest) -> Answer:
+        """See `ports.participants.Participants.call`."""
+        service = request.method.partition("/")[0]
+        addresses = self._addresses(service, request.participant)
+        if not addresses:
+            who = f"participant {request.participant}" if request.participant else "participant"
+            return _not_sent(f"no {who} announces {service} just now; start one, or look at ListParticipants")
+        channel = await self._channels.ready(addresses)
+        if channel is None:
+            return _not_sent(f"no connection to {', '.join(addresses)}, which serve {service}; is the process running?")
+        timeout_us = min(request.timeout_us, request.deadline_time - self._clock.now())
+        if timeout_us < NOT_ENOUGH_TIME_US:
+            return _not_sent("the deadline came before the call could be sent")
+        return await self._send(channel, request, timeout_us / 1e6)
+
+    async def close(self) -> None:
+        """Close all channels."""
+        await self._channels.close()
+
+    def _addresses(self, service: str, participant: str) -> Sequence[str]:
+        """Where the service is reached; each call begins with the next instance, so that they share the work."""
+        found = self._directory.instances(service=service, participant=participant)
+        if len(found) < 2:
+            return [instance.address for instance in found]
+        turn = self._turns[service, participant] % len(found)
+        self._turns[service, participant] += 1
+        return [instance.address for instance in (*found[turn:], *found[:turn])]
+
+    async def _send(self, channel: grpc.aio.Channel, request: CallRequest, timeout_s: float) -> Answer:
+        # Without serializers bytes go out and come in as they are: what was stored is what is sent, and parsing is
+        # ours.
+        metadata = call_metadata(request, ledger_name=self._ledger_name)
+        try:
+            method: Method = channel.unary_unary(f"/{request.method}")
+            call = method(request.request, timeout=timeout_s, metadata=metadata)
+            response = await call
+            trailers = await call.trailing_metadata()
+        except grpc.aio.AioRpcError as error:
+            return error_answer(error)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return Answer(outcome=Outcome.UNKNOWN, status_code="CANCELLED", message="the channel was closed")
+        except Exception as error:  # noqa: BLE001 - the port never raises; nothing is known about such a call.
+            return Answer(outcome=Outcome.UNKNOWN, message=clean_text(f"the call failed locally: {error!r}"))
+        return ok_answer(response, trailers or (), parses=request.parses, limit_bytes=self._limit_bytes)
+
+
+def _not_sent(message: str) -> Answer:
+    return Answer(outcome=Outcome.NOT_SENT, message=message)
