@@ -22,15 +22,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
 
 import grpc
-from amends import Rejected, current_step
 from google.protobuf.message import Message
 
+from amends import Rejected, current_step
 from shop.holds import ReplyHold, hold_reply
 from shop.journal import CallOutcome, EntryId, Journal, call_journal_table
 from shop.memory import CallIdentity, KeyReusedError, Memory, answered_call_table, request_hash
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
     from sqlalchemy import Connection, Engine, MetaData
 
@@ -76,7 +76,7 @@ class KeyedCalls:
 
         Arguments:
             request: what was asked.
-            work: does it, in the transaction of the given connection; it may raise `Rejected`, and then nothing is done.
+            work: does it, in the transaction of the given connection; where it raises, nothing is done.
             response: the type of the answer.
             context: the call, for the refusal of a key that was used before for another request.
         """
@@ -90,28 +90,26 @@ class KeyedCalls:
             await hold_reply(self._holds, method, request, attempt=current_step().attempt)
         return answer
 
-    async def look_up(
-        self,
-        request: Req,
-        find: Callable[[Connection], Res | None],
-        context: grpc.aio.ServicerContext[Req, Awaitable[Res]],
-    ) -> Res:
+    async def look_up(self, request: Message, find: Callable[[Connection], Res | None]) -> Res:
         """Answers a lookup: what `find` finds, else `NOT_FOUND`. Nothing is remembered, every call looks again."""
         async with self._journalled(_method_of(request)) as course:
             found = await _to_the_end(self._read, find)
             if found is None:
                 course.outcome = CallOutcome.NOT_FOUND
-                await context.abort(grpc.StatusCode.NOT_FOUND, f"nothing was done for {current_step().action_key!r} yet")
+                raise Rejected(
+                    f"nothing was done for {current_step().action_key!r} yet", code=grpc.StatusCode.NOT_FOUND
+                )
             course.outcome = CallOutcome.DONE
         return found
 
     @asynccontextmanager
-    async def _journalled(self, method: str) -> AsyncIterator[_Course]:
+    async def _journalled(self, method: str) -> AsyncGenerator[_Course]:
         course = _Course(await asyncio.to_thread(self._journal.begin, method, current_step()))
         try:
             yield course
         except Rejected:
-            course.outcome = CallOutcome.REFUSED
+            if course.outcome is CallOutcome.FAILED:
+                course.outcome = CallOutcome.REFUSED
             raise
         except asyncio.CancelledError:
             course.outcome = CallOutcome.CANCELLED

@@ -33,10 +33,10 @@ class ReplyHold:
         """
         found = _HOLD.fullmatch(text)
         if found is None:
-            raise ValueError(f"{text!r} is not a hold: write METHOD:FIELD=VALUE:SECONDS, as in Authorize:customer_id=carol:3")
-        return cls(
-            method=found["method"], field=found["field"], value=found["value"], seconds=float(found["seconds"])
-        )
+            raise ValueError(
+                f"{text!r} is not a hold: write METHOD:FIELD=VALUE:SECONDS, as in Authorize:customer_id=carol:3"
+            )
+        return cls(method=found["method"], field=found["field"], value=found["value"], seconds=float(found["seconds"]))
 
     def applies_to(self, method: str, request: Message) -> bool:
         """Whether the reply to this request is held back."""

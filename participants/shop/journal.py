@@ -10,8 +10,9 @@ from sqlalchemy import Boolean, Column, Engine, Integer, MetaData, String, Table
 from shop.database import utc_now
 
 if TYPE_CHECKING:
-    from amends import StepContext
     from sqlalchemy import Connection, Update
+
+    from amends import StepContext
 
 EntryId = NewType("EntryId", int)
 
@@ -64,7 +65,7 @@ class Journal:
             saga_id=step.saga_id,
             step=step.step,
             attempt=step.attempt,
-            direction=step.direction,
+            direction=step.direction.value,
             effect_made=False,
         )
         with self._engine.begin() as connection:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from amends import ParticipantServer
-
 from shop.calls import KeyedCalls
 from shop.database import open_database
 from shop.holds import ReplyHold

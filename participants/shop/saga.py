@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 
 from amends import Saga, method
-
 from shop.inventory.v1.inventory_pb2 import ReleaseRequest, ReleaseResponse, ReserveRequest, ReserveResponse
 from shop.inventory.v1.inventory_pb2_grpc import InventoryServiceServicer
 from shop.notifications.v1.notifications_pb2 import SendRequest, SendResponse
@@ -44,19 +43,20 @@ Send = method(NotificationsServiceServicer.Send, SendRequest, SendResponse)
 order = Saga("order", input=PlaceOrder, output=OrderPlaced, timeout=timedelta(minutes=5))
 wanted = order.input
 
+# Every compensation can find its work by the action's key, so that a lost response never keeps it from being undone.
 create_order = order.step(
     "create_order",
     CreateOrder(customer_id=wanted.customer_id, sku=wanted.sku, quantity=wanted.quantity, total=wanted.total),
 )
-create_order.compensated_by(CancelOrder(order_id=create_order.response.order_id))
+create_order.compensated_by(CancelOrder(order_id=create_order.response.order_id), by_key=True)
 
 reserve = order.step("reserve", Reserve(sku=wanted.sku, quantity=wanted.quantity))
-reserve.compensated_by(Release(reservation_id=reserve.response.reservation_id))
+reserve.compensated_by(Release(reservation_id=reserve.response.reservation_id), by_key=True)
 
 authorize = order.step(
     "authorize", Authorize(customer_id=wanted.customer_id, amount=wanted.total, statement_text="SHOP")
 )
-authorize.compensated_by(Void(authorization_id=authorize.response.authorization_id, reason="order failed"))
+authorize.compensated_by(Void(authorization_id=authorize.response.authorization_id, reason="order failed"), by_key=True)
 
 ship = order.pivot(
     "ship",

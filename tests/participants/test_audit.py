@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+
 from shop.demo.audit import Finding, audit
 from shop.demo.books import Books, ServiceCall, Standing
 from shop.demo.claims import Claim
 from shop.demo.show import last_line
-
 from tests.participants.ledgers import STEPS, committed, compensated, instant, repeated, service_call
 
 Spoil = Callable[[Claim, Books], tuple[Claim, Books]]
@@ -47,7 +47,10 @@ def test_a_repeated_call_that_is_answered_from_memory_is_consistent() -> None:
     claim, books = committed()
     late = next(call for call in books.calls if call.step == "authorize")
     given_up = replace(late, outcome="cancelled", end_time=instant(28))
-    calls = (*(given_up if call is late else call for call in books.calls), repeated(late, second=27, effect_made=False))
+    calls = (
+        *(given_up if call is late else call for call in books.calls),
+        repeated(late, second=27, effect_made=False),
+    )
     assert audit([claim], replace(books, calls=calls)) == ()
 
 

@@ -7,9 +7,8 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from amends import SagaClient
-from rich.console import Console
-
+from amends import AmendsError, SagaClient
+from amends.cli import show
 from shop.demo.audit import Finding, audit
 from shop.demo.books import Books, read_books
 from shop.demo.claims import Claim, claim_of
@@ -22,6 +21,8 @@ from shop.demo.stories import HOLDS, STORIES, unmet_expectations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from rich.console import Console
 
 INTERRUPTED = 130
 
@@ -69,13 +70,13 @@ def _show_ledger(console: Console, stage: Stage, saga_id: str) -> None:
 
 def main() -> int:
     """Runs the demo in the terminal."""
-    console = Console()
+    console = show.console()
     try:
         return asyncio.run(run(console))
     except (asyncio.CancelledError, KeyboardInterrupt):
         console.print("demo: stopped before its end; every process was ended")
         return INTERRUPTED
-    except DemoFailedError as failure:
+    except (DemoFailedError, AmendsError) as failure:
         console.print(f"demo: failed: {failure}", style="red", markup=False)
         return 1
 

@@ -2,8 +2,9 @@
 
 The rules, per saga:
 
-* It ended, and nothing about it waits for a person. `COMMITTED`: each kind of thing stands exactly once, and nothing was undone. `COMPENSATED`: nothing stands;
-  whatever was made was undone once, after it was made, newest first, one after the other.
+* It ended, and nothing about it waits for a person.
+* `COMMITTED`: each kind of thing stands exactly once, and nothing was undone.
+* `COMPENSATED`: nothing stands; whatever was made was undone once, after it was made, newest first, one by one.
 * Each key made at most one effect, no two calls with one key ran at the same time, and every call had been announced in
   the ledger.
 * An action that the ledger calls succeeded made its effect. The output names things that stand.

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from amends.v1.saga_pb2 import Direction, Intent, Saga
-
 from shop.orders.v1.orders_pb2 import OrderPlaced
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 QUERIES = (
-    "SELECT saga_id, state, point_of_no_return, version, written_by FROM saga WHERE saga_id = ?",
-    "SELECT step, direction, state, attempt_count, idempotency_key FROM intent WHERE saga_id = ? ORDER BY position",
+    "SELECT id, definition_name, state, point_of_no_return_passed, compensations_owed, version FROM saga WHERE id = ?",
+    "SELECT position, step, direction, state, attempt, method FROM intent WHERE saga_id = ? ORDER BY position",
 )
 ENDED = frozenset({COMMITTED, COMPENSATED, "COMPENSATION_FAILED"})
 
@@ -30,7 +30,7 @@ def select(ledger: Path, sql: str, saga_id: str) -> tuple[tuple[str, ...], list[
 
 def saga_ended(ledger: Path, saga_id: str) -> bool:
     """Whether the saga's row says that it ended."""
-    rows = query(ledger, "SELECT state FROM saga WHERE saga_id = ?", [saga_id])
+    rows = query(ledger, "SELECT state FROM saga WHERE id = ?", [saga_id])
     return bool(rows) and rows[0][0] in ENDED
 
 

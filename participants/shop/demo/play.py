@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from rich.live import Live
+from rich.markup import escape
+
 from amends import Committed, Compensated, CompensationFailed
 from amends.cli.show import saga_tree
 from amends.v1.saga_pb2 import Saga
-from rich.live import Live
-
 from shop.demo.books import query
-from shop.demo.claims import state_name
 from shop.demo.ledger import intent_state, saga_ended
 from shop.saga import order
 
 if TYPE_CHECKING:
-    from amends import SagaClient, SagaHandle
     from rich.console import Console
 
+    from amends import SagaClient, SagaHandle
     from shop.demo.stage import Stage
     from shop.demo.stories import Story
     from shop.orders.v1.orders_pb2 import OrderPlaced
@@ -31,8 +31,7 @@ ENDED = frozenset({Saga.STATE_COMMITTED, Saga.STATE_COMPENSATED, Saga.STATE_COMP
 async def play(stage: Stage, client: SagaClient, story: Story, console: Console) -> Saga:
     """Plays one order to its end and answers the saga as the coordinator shows it then."""
     console.print()
-    console.rule(f"[bold]{story.saga_id}", align="left")
-    console.print(story.what_happens)
+    console.print(f"[bold]{story.saga_id}[/]: {story.what_happens}")
     handle = await client.start(order, story.wanted, saga_id=story.saga_id)
     if story.crashes:
         await _crash(stage, story.saga_id, console)
@@ -59,9 +58,11 @@ async def _follow(stage: Stage, client: SagaClient, saga_id: str, console: Conso
 async def _ending(handle: SagaHandle[OrderPlaced]) -> str:
     match await handle.wait():
         case Committed(output=placed):
-            return f"[green]placed:[/] {placed.order_id}, {placed.shipment_id} is on its way, {placed.charge_id} is paid"
-        case Compensated(reason=why):
-            return f"[yellow]not placed, and nothing is left of it:[/] {why}"
+            return (
+                f"[green]placed:[/] {placed.order_id}, {placed.shipment_id} is on its way, {placed.charge_id} is paid"
+            )
+        case Compensated(failure=why):
+            return f"[yellow]not placed, and nothing is left of it:[/] {escape(str(why))}"
         case CompensationFailed():
             return "[red]not placed, and something is left of it: a person has to look[/]"
 

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import grpc
+
 from amends.v1.registry_service_pb2 import ListParticipantsRequest
 from amends.v1.registry_service_pb2_grpc import RegistryServiceStub
-
 from shop.demo.books import PARTICIPANTS
 from shop.demo.errors import DemoFailedError
 from shop.demo.processes import Child, start_child, stop_children
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 
 T = TypeVar("T")
 
@@ -115,8 +115,8 @@ class Stage:
 
 
 @asynccontextmanager
-async def fresh_stage() -> AsyncIterator[Stage]:
-    """A stage in a folder of its own; at the end its processes are stopped and the folder is removed (not if KEEP=1)."""
+async def fresh_stage() -> AsyncGenerator[Stage]:
+    """A stage in a folder of its own; at the end its processes are stopped, and it is removed unless KEEP=1."""
     parent = CHECKOUT / "var" / "demo"
     parent.mkdir(parents=True, exist_ok=True)
     stage = Stage(Path(tempfile.mkdtemp(dir=parent)))

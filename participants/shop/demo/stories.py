@@ -65,7 +65,7 @@ STORIES = (
     ),
     Story(
         saga_id="order-3",
-        what_happens="Carol's card is authorised, but the answer comes after the deadline: the same key is asked again.",
+        what_happens="Carol's card is authorised, but the answer comes too late: the same key is asked again.",
         wanted=_order("carol", sku="kettle", country="Norway"),
         ends=COMMITTED,
         repeats_authorize=True,
@@ -92,6 +92,8 @@ def unmet_expectations(stories: Sequence[Story], claims: Sequence[Claim], books:
         outcomes = [call.outcome for call in books.calls_of(story.saga_id) if call.method == "Authorize"]
         if story.repeats_authorize and (len(outcomes) < 2 or outcomes[-1] != "replayed"):
             found.append(
-                Finding(story.saga_id, f"the fault did not happen: authorize was answered {outcomes}, never from memory")
+                Finding(
+                    story.saga_id, f"the fault did not happen: authorize was answered {outcomes}, never from memory"
+                )
             )
     return tuple(found)

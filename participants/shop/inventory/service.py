@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from amends import Rejected, current_step
 from sqlalchemy import insert, select, update
 
+from amends import Rejected, current_step
 from shop.calls import Answer, KeyedCalls
 from shop.database import new_id
 from shop.inventory.tables import HELD, RELEASED, reservation, stock
@@ -75,7 +75,5 @@ def _release(connection: Connection, request: ReleaseRequest) -> Answer[ReleaseR
     if row is None:
         return Answer(ReleaseResponse(), effect_made=False)
     connection.execute(update(reservation).where(held.reservation_id == row.reservation_id).values(state=RELEASED))
-    connection.execute(
-        update(stock).where(stock.c.sku == row.sku).values(free_count=stock.c.free_count + row.quantity)
-    )
+    connection.execute(update(stock).where(stock.c.sku == row.sku).values(free_count=stock.c.free_count + row.quantity))
     return Answer(ReleaseResponse())

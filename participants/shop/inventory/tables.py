@@ -24,7 +24,9 @@ stock = Table(
     TABLES,
     Column("sku", String, primary_key=True, comment="The article."),
     Column("delivered_count", Integer, nullable=False, comment="How many were ever put on the shelf."),
-    Column("free_count", Integer, CheckConstraint("free_count >= 0"), nullable=False, comment="How many nobody reserved."),
+    Column(
+        "free_count", Integer, CheckConstraint("free_count >= 0"), nullable=False, comment="How many nobody reserved."
+    ),
 )
 
 reservation = Table(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from amends import Rejected, current_step
 from sqlalchemy import insert, update
 
+from amends import Rejected, current_step
 from shop.calls import Answer, KeyedCalls
 from shop.database import new_id
 from shop.orders.tables import CANCELLED, PLACED, customer_order

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from amends import Rejected, current_step
 from sqlalchemy import insert, select, update
 
+from amends import Rejected, current_step
 from shop.calls import Answer, KeyedCalls
 from shop.database import new_id
 from shop.payments.tables import AUTHORIZED, CAPTURED, VOIDED, authorization, charge
@@ -62,7 +62,7 @@ class Payments(PaymentsServiceServicer):
         request: FindAuthorizationRequest,
         context: grpc.aio.ServicerContext[FindAuthorizationRequest, Awaitable[AuthorizeResponse]],
     ) -> AuthorizeResponse:
-        return await self._calls.look_up(request, _find, context)
+        return await self._calls.look_up(request, _find)
 
     def _authorize(self, connection: Connection, request: AuthorizeRequest) -> Answer[AuthorizeResponse]:
         if request.amount.minor_units > self._card_limit:
@@ -92,9 +92,7 @@ def _void(connection: Connection, request: VoidRequest) -> Answer[VoidResponse]:
         raise Rejected(f"the money of {row.authorization_id} was taken already: refund it", reason="ALREADY_CAPTURED")
     if row is None or row.state == VOIDED:
         return Answer(VoidResponse(), effect_made=False)
-    connection.execute(
-        update(authorization).where(made.authorization_id == row.authorization_id).values(state=VOIDED)
-    )
+    connection.execute(update(authorization).where(made.authorization_id == row.authorization_id).values(state=VOIDED))
     return Answer(VoidResponse())
 
 
