@@ -1,0 +1,210 @@
+"""The client of those who start sagas and wait for their end.
+
+Every call has a deadline and is safe to repeat: a saga's id is chosen before it is started, so that a start whose
+answer was lost is sent again with the same id and finds its saga. While no coordinator answers, calls are repeated
+within a bound; waiting for the end of a saga goes on over restarts of the coordinator for as long as the caller wants.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from google.protobuf.message import Message
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from amends.coordinator_calls import Bounds, CoordinatorCalls
+from amends.descriptors import descriptor_of
+from amends.errors import ClientClosedError, DefinitionNotFoundError, WrongMessageError
+from amends.handle import SagaHandle
+from amends.keys import new_saga_id
+from amends.steps import check_duration
+from amends.v1 import saga_pb2, saga_service_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+    from types import TracebackType
+
+    import grpc
+
+    from amends.saga import Saga
+
+In = TypeVar("In", bound=Message)
+Out = TypeVar("Out", bound=Message | None)
+
+_TRACE_CONTEXT = TraceContextTextMapPropagator()
+
+
+class SagaClient:
+    """Starts sagas at one coordinator and follows them.
+
+        async with SagaClient("localhost:7070") as client:
+            handle = await client.start(order, PlaceOrder(sku="x"), saga_id="order-1042")
+            match await handle.wait():
+                case Committed(output=placed): ...
+                case Compensated(reason=why): ...
+                case CompensationFailed(dead_letters=left): ...
+
+    Make one for the life of a process and share it between tasks of one event loop.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        credentials: grpc.ChannelCredentials | None = None,
+        options: Sequence[tuple[str, Any]] = (),  # gRPC's own type for them
+        call_timeout: timedelta = timedelta(seconds=10),
+        unavailable_timeout: timedelta = timedelta(seconds=10),
+    ) -> None:
+        """Makes a client; nothing is sent before it is entered and used.
+
+        Arguments:
+            target: the coordinator's address, "host:port" or any other gRPC target.
+            credentials: TLS and the like, from `grpc.ssl_channel_credentials`; None: plain text.
+            options: gRPC channel options, over ours.
+            call_timeout: the deadline of one attempt of a call.
+            unavailable_timeout: how long a call is repeated while the coordinator is unavailable. `SagaHandle.wait` has
+                a bound of its own.
+        """
+        check_duration("call_timeout", call_timeout)
+        check_duration("unavailable_timeout", unavailable_timeout)
+        self.target = target
+        self._credentials, self._options = credentials, tuple(options)
+        self._bounds = Bounds(call_timeout.total_seconds(), unavailable_timeout.total_seconds())
+        self._calls: CoordinatorCalls | None = None
+        self._versions: dict[str, str] = {}
+        self._registering = asyncio.Lock()
+
+    async def __aenter__(self) -> SagaClient:
+        # Only here, because a channel belongs to the event loop that runs when it is made.
+        self._calls = CoordinatorCalls(
+            self.target, credentials=self._credentials, options=self._options, bounds=self._bounds
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes the connection. Sagas go on without it. Safe to repeat."""
+        calls, self._calls = self._calls, None
+        if calls is not None:
+            await calls.close()
+
+    async def start(
+        self,
+        saga: Saga[In, Out],
+        input: In,  # noqa: A002 - the word that definitions use
+        *,
+        saga_id: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> SagaHandle[Out]:
+        """Starts a saga, or finds it if it was started before; answers once it is durable.
+
+        Safe to repeat with the same `saga_id` and input: the saga runs once. The definition is registered with the
+        first start, and the saga keeps the version that it was started with.
+
+        Arguments:
+            saga: what to run.
+            input: its input; at most 1 MiB.
+            saga_id: `[A-Za-z0-9][A-Za-z0-9._~-]{0,127}`, best something that the caller can say again after a crash,
+                such as "order-1042". None: a new UUIDv7.
+            labels: to find it by; at most 16, keys `[a-z][a-z0-9_.-]{0,62}`, values up to 256 characters.
+
+        Returns:
+            A handle to wait with.
+
+        Raises:
+            DefinitionError: the saga isn't complete.
+            WrongMessageError: the input is of another type than the saga's.
+            InvalidDefinitionError: the coordinator found faults in the definition; it names all of them.
+            InvalidRequestError: it found faults in the id, the labels or the input.
+            SagaIdInUseError: the id belongs to a saga with another definition or another input.
+            CoordinatorUnavailableError: no coordinator answered. The saga may have begun all the same: start it again
+                with the id that the message names.
+        """
+        _check_type(f"saga {saga.name!r} is started with", input, saga.input_type)
+        saga_id = new_saga_id() if saga_id is None else saga_id
+        request = saga_service_pb2.StartSagaRequest(saga_id=saga_id, definition_name=saga.name, labels=labels or {})
+        request.input.Pack(input, deterministic=True)
+        request.definition_version = await self._version(saga)
+        try:
+            await self._start(request)
+        except DefinitionNotFoundError:
+            # The coordinator has another ledger than when we registered: register once more.
+            self._versions.pop(saga.fingerprint(), None)
+            request.definition_version = await self._version(saga)
+            await self._start(request)
+        return SagaHandle(self._connection, saga, saga_id)
+
+    def handle(self, saga: Saga[In, Out], saga_id: str) -> SagaHandle[Out]:
+        """A handle to a saga that was started before, here or elsewhere. Nothing is sent: `wait` finds it or not."""
+        return SagaHandle(self._connection, saga, saga_id)
+
+    async def get(self, saga_id: str) -> saga_pb2.Saga:
+        """A saga as it stands, with every row of its ledger and its dead letters.
+
+        Raises:
+            SagaNotFoundError: no saga has this id.
+        """
+        request = saga_service_pb2.GetSagaRequest(saga_id=saga_id)
+        answer = await self._connection().call(lambda stub: stub.GetSaga, request, doing=f"looking at saga {saga_id!r}")
+        return answer.saga
+
+    async def list(
+        self, *, states: Iterable[saga_pb2.Saga.State.ValueType] = (), page_size: int = 0
+    ) -> AsyncIterator[saga_pb2.Saga]:
+        """Sagas, newest first, without the rows of their ledger; page by page as they are asked for.
+
+        Arguments:
+            states: only those in one of these states, for example `[saga_pb2.Saga.STATE_RUNNING]`; empty: all.
+            page_size: how many to fetch at once, up to 1,000; 0: the coordinator's default, 100.
+        """
+        request = saga_service_pb2.ListSagasRequest(states=states, page_size=page_size)
+        while True:
+            answer = await self._connection().call(lambda stub: stub.ListSagas, request, doing="listing sagas")
+            for saga in answer.sagas:
+                yield saga
+            if not answer.next_page_token:
+                return
+            request.page_token = answer.next_page_token
+
+    def _connection(self) -> CoordinatorCalls:
+        if self._calls is None:
+            raise ClientClosedError(
+                f"this SagaClient isn't open: use it inside `async with SagaClient({self.target!r}) as client:`"
+            )
+        return self._calls
+
+    async def _version(self, saga: Saga[In, Out]) -> str:
+        fingerprint = saga.fingerprint()
+        async with self._registering:
+            if fingerprint not in self._versions:
+                request = saga_service_pb2.RegisterSagaDefinitionRequest(definition=saga.definition())
+                answer = await self._connection().call(
+                    lambda stub: stub.RegisterSagaDefinition, request, doing=f"registering saga {saga.name!r}"
+                )
+                self._versions[fingerprint] = answer.definition.version
+            return self._versions[fingerprint]
+
+    async def _start(self, request: saga_service_pb2.StartSagaRequest) -> None:
+        carrier: dict[str, str] = {}
+        _TRACE_CONTEXT.inject(carrier)
+        await self._connection().call(
+            lambda stub: stub.StartSaga,
+            request,
+            doing=f"starting saga {request.saga_id!r}",
+            metadata=tuple(carrier.items()),
+        )
+
+
+def _check_type(what: str, given: Message, wanted: type[Message]) -> None:
+    # By name, not by class: a message of another pool with the same type is as good.
+    descriptor = getattr(given, "DESCRIPTOR", None)
+    name, right = getattr(descriptor, "full_name", type(given).__name__), descriptor_of(wanted).full_name
+    if name != right:
+        raise WrongMessageError(f"{what} a {name}, but it takes a {right}")

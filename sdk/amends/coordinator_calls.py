@@ -1,0 +1,135 @@
+"""Carries out calls of the coordinator: each with a deadline, repeated while nobody answers, within a bound."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import grpc
+
+from amends.errors import CoordinatorUnavailableError
+from amends.rpc_errors import coordinator_error
+from amends.v1.saga_service_pb2_grpc import SagaServiceStub
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import timedelta
+
+    from google.protobuf.message import Message
+
+Request = TypeVar("Request", bound="Message")
+Answer = TypeVar("Answer", bound="Message")
+
+CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
+    # We repeat calls ourselves: gRPC's own retries, and those that a resolver may bring, would hide attempts from us.
+    ("grpc.enable_retries", 0),
+    ("grpc.service_config_disable_resolution", 1),
+    # gRPC's own default waits up to two minutes before it sees that a coordinator is back.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+    # A saga with all its requests and responses: far above what limits on payloads and steps make likely.
+    ("grpc.max_receive_message_length", 64 * 1024 * 1024),
+)
+
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How long calls may take."""
+
+    call_timeout_s: float
+    """Deadline of one attempt."""
+    unavailable_timeout_s: float
+    """How long a call is repeated while the coordinator is unavailable."""
+
+
+class Pauses:
+    """The growing pauses between attempts; half of each is chance, so that many clients don't come back at once."""
+
+    def __init__(self) -> None:
+        self._next_s = FIRST_PAUSE_S
+
+    def next_s(self, asked_for: timedelta | None = None) -> float:
+        """The next pause in seconds; what the coordinator asked for, where it did, up to the longest pause."""
+        pause_s = self._next_s * (0.5 + random.random() / 2)  # spreads load, guards no secret
+        self._next_s = min(self._next_s * 2, LONGEST_PAUSE_S)
+        return min(max(pause_s, asked_for.total_seconds() if asked_for else 0.0), LONGEST_PAUSE_S)
+
+
+class CoordinatorCalls:
+    """Calls one coordinator over one channel."""
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        credentials: grpc.ChannelCredentials | None,
+        options: Sequence[tuple[str, Any]],  # gRPC's own type: a value is a number, a text or bytes
+        bounds: Bounds,
+    ) -> None:
+        self.target, self._bounds = target, bounds
+        # gRPC takes the last of several options with one name, so a caller's win.
+        all_options = [*CHANNEL_OPTIONS, *options]
+        if credentials is None:
+            self._channel = grpc.aio.insecure_channel(target, options=all_options)
+        else:
+            self._channel = grpc.aio.secure_channel(target, credentials, options=all_options)
+        self._stub = SagaServiceStub(self._channel)
+
+    async def close(self) -> None:
+        """Closes the channel; calls under way end as cancelled."""
+        await self._channel.close()
+
+    async def call(
+        self,
+        rpc: Callable[[SagaServiceStub], grpc.aio.UnaryUnaryMultiCallable[Request, Answer]],
+        request: Request,
+        *,
+        doing: str,
+        metadata: Sequence[tuple[str, str]] = (),
+    ) -> Answer:
+        """One call that is safe to repeat, repeated while the coordinator is unavailable.
+
+        Arguments:
+            rpc: which method of the service.
+            request: its request.
+            doing: what it is for, for the errors: "starting saga 'order-1042'".
+            metadata: goes with every attempt.
+
+        Raises:
+            CoordinatorUnavailableError: it was unavailable until the bound was over, or didn't answer in time.
+            CoordinatorError: it refused, with its reason.
+        """
+        give_up_at = time.monotonic() + self._bounds.unavailable_timeout_s
+        pauses = Pauses()
+        while True:
+            try:
+                return await self.attempt(rpc, request, doing=doing, metadata=metadata)
+            except CoordinatorUnavailableError as error:
+                pause_s = pauses.next_s(error.retry_delay)
+                again = error.status_code is grpc.StatusCode.UNAVAILABLE
+                if not again or time.monotonic() + pause_s > give_up_at:
+                    raise
+            await asyncio.sleep(pause_s)
+
+    async def attempt(
+        self,
+        rpc: Callable[[SagaServiceStub], grpc.aio.UnaryUnaryMultiCallable[Request, Answer]],
+        request: Request,
+        *,
+        doing: str,
+        timeout_s: float | None = None,
+        metadata: Sequence[tuple[str, str]] = (),
+    ) -> Answer:
+        """One attempt of a call, within `timeout_s` or the usual deadline; raises like `call`."""
+        timeout_s = self._bounds.call_timeout_s if timeout_s is None else timeout_s
+        try:
+            return await rpc(self._stub)(request, timeout=timeout_s, metadata=tuple(metadata))
+        except grpc.aio.AioRpcError as failed:
+            raise coordinator_error(failed, target=self.target, doing=doing) from failed

@@ -1,0 +1,360 @@
+"""The typed saga builder: describes a saga step by step; every line is checked when it is written and when it runs."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
+
+from google.protobuf.message import Message
+
+from amends.definition import build_definition
+from amends.descriptors import descriptor_of
+from amends.errors import DefinitionError
+from amends.references import Scope, message_reference, saga_reference
+from amends.steps import Guarantee, Retry, Step, StepCall, StepKind, check_duration, check_sources
+from amends.templates import Template, make_template
+from amends.v1 import saga_definition_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import timedelta
+
+    from amends.method import Call
+
+P = ParamSpec("P")
+In = TypeVar("In", bound=Message)
+Out = TypeVar("Out", bound=Message | None)
+# Twins of those two for the constructor, whose overloads say which saga they make.
+InMessage = TypeVar("InMessage", bound=Message)
+OutMessage = TypeVar("OutMessage", bound=Message)
+Req = TypeVar("Req", bound=Message)
+Res = TypeVar("Res", bound=Message)
+
+_SAGA_NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+_STEP_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_MAXIMUM_STEP_COUNT = 64
+
+
+class CompensationFailurePolicy(Enum):
+    """What happens to the older compensations when one of them can't go on without a person."""
+
+    CONTINUE = saga_definition_pb2.COMPENSATION_FAILURE_POLICY_CONTINUE
+    """They go on: leaving the refund undone because the release failed would be worse. The default."""
+    HALT = saga_definition_pb2.COMPENSATION_FAILURE_POLICY_HALT
+    """They wait until a person has settled it."""
+
+
+class Saga(Generic[In, Out]):
+    """What a saga of this name does, step by step, and how each step is undone.
+
+        order = Saga("order", input=PlaceOrder, output=OrderPlaced, timeout=timedelta(minutes=5))
+        reserve = order.step("reserve", Reserve(sku=order.input.sku))
+        reserve.compensated_by(Release(reservation_id=reserve.response.reservation_id))
+        ship = order.pivot("ship", Ship(reservation_id=reserve.response.reservation_id))
+        order.output(OrderPlaced)(shipment_id=ship.response.shipment_id)
+
+    Steps are carried out one after another, in the order in which they are described. First those that can be undone
+    (`step`), then at most one `pivot`, then those that are repeated until they succeed (`retriable`); `read_only` ones
+    may stand anywhere.
+    """
+
+    @overload
+    def __init__(
+        self: Saga[InMessage, None],
+        name: str,
+        *,
+        input: type[InMessage],
+        output: None = None,
+        timeout: timedelta | None = None,
+        compensation_failure_policy: CompensationFailurePolicy | None = None,
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: Saga[InMessage, OutMessage],
+        name: str,
+        *,
+        input: type[InMessage],
+        output: type[OutMessage],
+        timeout: timedelta | None = None,
+        compensation_failure_policy: CompensationFailurePolicy | None = None,
+    ) -> None: ...
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        input: type[Message],  # noqa: A002 - the word that definitions use
+        output: type[Message] | None = None,
+        timeout: timedelta | None = None,
+        compensation_failure_policy: CompensationFailurePolicy | None = None,
+    ) -> None:
+        """Begins the description of a saga.
+
+        Arguments:
+            name: `[a-z][a-z0-9_-]{0,63}`. Versions of one saga share it.
+            input: the message class of its input.
+            output: the message class of its output; left out if it has none. With it, `output` has to be called.
+            timeout: how long it may run before its point of no return; then it rolls back. Default: 1 h.
+            compensation_failure_policy: default `CONTINUE`.
+        """
+        if not _SAGA_NAME.fullmatch(name):
+            raise DefinitionError(
+                f"a saga can't be called {name!r}: small letters, digits, '_' and '-', a letter first, at most 64"
+            )
+        check_duration(f"saga {name!r}: timeout", timeout)
+        _check_message_class(f"saga {name!r}: input", input)
+        if output is not None:
+            _check_message_class(f"saga {name!r}: output", output)
+        self.name, self.input_type, self.output_type = name, input, output
+        self.timeout, self.compensation_failure_policy = timeout, compensation_failure_policy
+        self.output_template: Template | None = None
+        # `Any`: each step has a request and a response type of its own.
+        self._steps: list[Step[Any, Any]] = []
+        self._scope = Scope(name)
+        self._built: tuple[int, bytes] | None = None
+
+    def __repr__(self) -> str:
+        return f"<saga {self.name!r}: {', '.join(step.name for step in self._steps) or 'no steps yet'}>"
+
+    @property
+    def steps(self) -> tuple[Step[Any, Any], ...]:
+        """The steps described so far, in their order."""
+        return tuple(self._steps)
+
+    @property
+    def input(self) -> In:
+        """The saga's input, as a reference: name its fields to use them in calls; alone it is the whole input."""
+        return cast("In", message_reference(self._scope, "input", "", descriptor_of(self.input_type)))
+
+    @property
+    def id(self) -> str:
+        """The saga's id, as a reference to a string."""
+        return saga_reference(self._scope, "SAGA_ID")
+
+    @property
+    def key(self) -> str:
+        """The idempotency key of the call that is built, as a reference: the same on every attempt."""
+        return saga_reference(self._scope, "KEY")
+
+    @property
+    def key_uuid(self) -> str:
+        """The same key as a UUID in text, for providers that want one; as a reference."""
+        return saga_reference(self._scope, "KEY_UUID")
+
+    @property
+    def action_key(self) -> str:
+        """The idempotency key that the step's action was called with, as a reference; for compensations and lookups."""
+        return saga_reference(self._scope, "ACTION_KEY")
+
+    @property
+    def action_key_uuid(self) -> str:
+        """The action's key as a UUID in text; as a reference."""
+        return saga_reference(self._scope, "ACTION_KEY_UUID")
+
+    def step(
+        self,
+        name: str,
+        call: Call[Req, Res],
+        *,
+        after: Sequence[Step[Any, Any]] | None = None,
+        timeout: timedelta | None = None,
+        retry: Retry | None = None,
+        participant: str = "",
+        guarantee: Guarantee | None = None,
+    ) -> Step[Req, Res]:
+        """Adds a step that can be undone. Say how with `Step.compensated_by`, if its method's annotation doesn't.
+
+        Arguments:
+            name: `[a-z][a-z0-9_]{0,63}`, unique in this saga.
+            call: the forward call: a `Method` called with the fields of its request.
+            after: the steps that must have succeeded before. Default: every step so far that nothing follows yet. In
+                this release steps run one after another, so it can only be the step before.
+            timeout: the deadline of one attempt, 1 ms to 1 h. Default: the method's annotation, else 5 s.
+            retry: how the call is repeated while it doesn't answer clearly.
+            participant: the participant that serves it. Default: whichever announces the method's service.
+            guarantee: what the method promises about repeated calls. Default: its annotation, else `Guarantee.KEY`.
+
+        Raises:
+            DefinitionError: the name is taken or no name, the step can't stand here, or its call uses what it can't.
+        """
+        return self._add(
+            name, StepKind.COMPENSATABLE, _action(call, name, timeout, retry), after, participant, guarantee
+        )
+
+    def read_only(
+        self,
+        name: str,
+        call: Call[Req, Res],
+        *,
+        after: Sequence[Step[Any, Any]] | None = None,
+        timeout: timedelta | None = None,
+        retry: Retry | None = None,
+        participant: str = "",
+        guarantee: Guarantee | None = None,
+    ) -> Step[Req, Res]:
+        """Adds a step that changes nothing, so nothing is undone; it may stand anywhere. Arguments: see `step`."""
+        return self._add(name, StepKind.READ_ONLY, _action(call, name, timeout, retry), after, participant, guarantee)
+
+    def pivot(
+        self,
+        name: str,
+        call: Call[Req, Res],
+        *,
+        after: Sequence[Step[Any, Any]] | None = None,
+        timeout: timedelta | None = None,
+        retry: Retry | None = None,
+        participant: str = "",
+        guarantee: Guarantee | None = None,
+    ) -> Step[Req, Res]:
+        """Adds the point of no return: after it the saga only goes forward. At most one. Arguments: see `step`."""
+        return self._add(name, StepKind.PIVOT, _action(call, name, timeout, retry), after, participant, guarantee)
+
+    def retriable(
+        self,
+        name: str,
+        call: Call[Req, Res],
+        *,
+        after: Sequence[Step[Any, Any]] | None = None,
+        timeout: timedelta | None = None,
+        retry: Retry | None = None,
+        participant: str = "",
+        guarantee: Guarantee | None = None,
+    ) -> Step[Req, Res]:
+        """Adds a step behind the point of no return, repeated until it succeeds. Arguments: see `step`."""
+        return self._add(name, StepKind.RETRIABLE, _action(call, name, timeout, retry), after, participant, guarantee)
+
+    def output(self, message: Callable[P, Out]) -> Callable[P, None]:
+        """Says how the saga's output is built when it commits: `order.output(OrderPlaced)(shipment_id=...)`.
+
+        Arguments:
+            message: the message class that was given as `output=` of the saga.
+
+        Returns:
+            A function that takes the output's fields by name: references, or literals of the field's type.
+
+        Raises:
+            DefinitionError: it is another class, the output was said already, or a field gets what it can't take.
+        """
+        given = getattr(getattr(message, "DESCRIPTOR", None), "full_name", repr(message))
+        wanted = self.output_type
+        if wanted is None:
+            raise DefinitionError(
+                f"saga {self.name!r} has no output: give it one with Saga(..., output={given.split('.')[-1]})"
+            )
+        if given != wanted.DESCRIPTOR.full_name:
+            raise DefinitionError(f"saga {self.name!r} has the output {wanted.DESCRIPTOR.full_name}, not {given}")
+
+        def take(*args: P.args, **kwargs: P.kwargs) -> None:
+            self._set_output(make_template(wanted, f"output of saga {self.name!r}", args, kwargs))
+
+        return take
+
+    def definition(self) -> saga_definition_pb2.SagaDefinition:
+        """This saga as data, with the descriptors that it needs; the same description always gives the same message.
+
+        Raises:
+            DefinitionError: something is missing; all missing things are named at once.
+        """
+        return saga_definition_pb2.SagaDefinition.FromString(self._content())
+
+    def fingerprint(self) -> str:
+        """A digest of the definition's content: equal descriptions have equal ones. Raises like `definition`."""
+        return hashlib.sha256(self._content()).hexdigest()
+
+    def _content(self) -> bytes:
+        # Building takes about a millisecond and every start needs it, so it is kept until the description changes.
+        if self._built is None or self._built[0] != self._scope.changes:
+            content = build_definition(self).SerializeToString(deterministic=True)
+            self._built = self._scope.changes, content
+        return self._built[1]
+
+    def _add(
+        self,
+        name: str,
+        kind: StepKind,
+        action: StepCall,
+        after: Sequence[Step[Any, Any]] | None,
+        participant: str,
+        guarantee: Guarantee | None,
+    ) -> Step[Any, Any]:
+        self._check_name(name)
+        self._check_order(name, kind)
+        followed = self._followed(name, after)
+        step = Step[Any, Any](
+            self._scope, name, kind, action, after=followed, participant=participant, guarantee=guarantee
+        )
+        self._steps.append(step)
+        self._scope.changes += 1
+        return step
+
+    def _check_name(self, name: str) -> None:
+        if not _STEP_NAME.fullmatch(name):
+            raise DefinitionError(
+                f"a step can't be called {name!r}: small letters, digits and '_', a letter first, at most 64"
+            )
+        if any(step.name == name for step in self._steps):
+            raise DefinitionError(f"saga {self.name!r} has a step {name!r} already: give this one another name")
+        if len(self._steps) == _MAXIMUM_STEP_COUNT:
+            raise DefinitionError(
+                f"saga {self.name!r} has {_MAXIMUM_STEP_COUNT} steps already, which is as many as it can have"
+            )
+
+    def _check_order(self, name: str, kind: StepKind) -> None:
+        if kind is StepKind.READ_ONLY:
+            return
+        pivot = next((step.name for step in self._steps if step.kind is StepKind.PIVOT), None)
+        retriable = next((step.name for step in self._steps if step.kind is StepKind.RETRIABLE), None)
+        if kind is StepKind.PIVOT and pivot is not None:
+            raise DefinitionError(
+                f"step {name!r} can't be a pivot too: {pivot!r} is the point of no return, and there is one"
+            )
+        if kind is StepKind.PIVOT and retriable is not None:
+            raise DefinitionError(f"the pivot {name!r} has to come before the retriable step {retriable!r}")
+        last = pivot or retriable
+        if kind is StepKind.COMPENSATABLE and last is not None:
+            raise DefinitionError(
+                f"step {name!r} can't stand behind {last!r}: behind the point of no return nothing is undone any more; "
+                "put it before, or make it retriable()"
+            )
+
+    def _followed(self, name: str, after: Sequence[Step[Any, Any]] | None) -> tuple[Step[Any, Any], ...]:
+        followed = {before.name for step in self._steps for before in step.after}
+        ends = tuple(step for step in self._steps if step.name not in followed)
+        if after is None:
+            return ends
+        given = tuple(after)
+        if {step.name for step in given} != {step.name for step in ends} or not all(
+            step in self._steps for step in given
+        ):
+            allowed = f"({ends[0].name},)" if ends else "()"
+            raise DefinitionError(
+                f"step {name!r}: after=({', '.join(step.name for step in given)}) isn't possible: in this release "
+                f"steps run one after another; leave `after` out, or say after={allowed}"
+            )
+        return given
+
+    def _set_output(self, template: Template) -> None:
+        where = f"output of saga {self.name!r}"
+        if self.output_template is not None:
+            raise DefinitionError(f"the {where} was said already: say it once, with all its fields")
+        for target, source in template.sources:
+            if source.root == "saga" and source.path != ("SAGA_ID",):
+                raise DefinitionError(
+                    f"{where}: {target} is filled from {source}, but an output belongs to no call and has no key"
+                )
+        check_sources(self._scope, template.sources, where, frozenset(step.name for step in self._steps))
+        self.output_template = template
+        self._scope.changes += 1
+
+
+def _action(call: Call[Any, Any], name: str, timeout: timedelta | None, retry: Retry | None) -> StepCall:
+    check_duration(f"step {name!r}: timeout", timeout)
+    return StepCall(call=call, timeout=timeout, retry=retry)
+
+
+def _check_message_class(what: str, given: object) -> None:
+    if not (isinstance(given, type) and issubclass(given, Message)):
+        raise DefinitionError(f"{what} is {given!r}: pass a generated message class, for example PlaceOrder")
