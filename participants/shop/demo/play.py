@@ -42,7 +42,8 @@ async def play(stage: Stage, client: SagaClient, story: Story, console: Console)
 
 
 async def _follow(stage: Stage, client: SagaClient, saga_id: str, console: Console) -> Saga:
-    with Live(console=console, auto_refresh=False) as live:
+    # Where the output is no terminal nothing moves, and only the end is printed.
+    with Live(console=console, auto_refresh=False, transient=True) as live:
 
         async def next_frame() -> Saga | None:
             saga = await client.get(saga_id)
@@ -52,7 +53,9 @@ async def _follow(stage: Stage, client: SagaClient, saga_id: str, console: Conso
             await asyncio.sleep(FRAME_INTERVAL_S)
             return None
 
-        return await stage.wait_until(next_frame, what=f"{saga_id} to end", timeout_s=SAGA_TIMEOUT_S)
+        saga = await stage.wait_until(next_frame, what=f"{saga_id} to end", timeout_s=SAGA_TIMEOUT_S)
+    console.print(saga_tree(saga))
+    return saga
 
 
 async def _ending(handle: SagaHandle[OrderPlaced]) -> str:
