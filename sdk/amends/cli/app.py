@@ -1,0 +1,55 @@
+"""Puts the commands together; each lives in the module of its subject."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
+
+import typer
+
+from amends.cli.errors import PlainErrors
+from amends.cli.generate import generate
+from amends.cli.node import migrate, serve
+from amends.cli.saga import saga_commands
+
+app = typer.Typer(
+    name="amends",
+    cls=PlainErrors,
+    help="Run a saga coordinator, generate typed stubs for your services, start sagas and look at them.",
+    no_args_is_help=True,
+    add_completion=False,
+    # Plain help and plain errors: they are read in terminals, logs and pipes alike.
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command()(serve)
+app.command()(migrate)
+app.command()(generate)
+app.add_typer(saga_commands, name="saga")
+
+
+@app.command()
+def version() -> None:
+    """Print the version of amends."""
+    try:
+        typer.echo(f"amends {installed_version('amends')}")
+    except PackageNotFoundError:
+        typer.echo("amends, not installed")
+
+
+def run() -> int:
+    """Run the command that the process was started with; the exit code."""
+    # What gRPC's library has to say about a connection, the command says itself.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A character that the terminal can't show must not end a command.
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        app()
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    return 0

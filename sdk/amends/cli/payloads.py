@@ -1,0 +1,146 @@
+"""Turns JSON into a saga's input and payloads into JSON, by the types that the saga's definition carries.
+
+The types live in a descriptor pool of their own, so that two definitions may know one type in different versions and
+this process needs none of the generated modules.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from typing import Any as Json
+
+from google.protobuf.any_pb2 import Any
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.json_format import MessageToDict, Parse, ParseError
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+
+from amends.cli.errors import CommandError
+from amends.v1.saga_definition_pb2 import SagaDefinition
+from amends.v1.saga_pb2 import Saga
+
+FIELD = re.compile(r"^Failed to parse (?P<field>\S+) field: ")
+UNKNOWN_FIELD = re.compile(
+    r'^Message type "(?P<type>[^"]+)" has no field named "(?P<field>[^"]*)"'
+    r'.*?Available Fields\(except extensions\): "\[(?P<known>[^\]]*)\]"',
+    re.DOTALL,
+)
+NO_OBJECT = re.compile(r"'(?P<type>\w+)' object is not (iterable|subscriptable)")
+
+
+def pool_of(definition: SagaDefinition) -> DescriptorPool:
+    """A pool with the types that the definition carries.
+
+    Raises:
+        CommandError: the files don't fit together.
+    """
+    pool = DescriptorPool()
+    files = {file.name: file for file in definition.descriptors.file}
+    added: set[str] = set()
+    try:
+        for name in files:
+            _add(pool, files, name, added)
+    except (TypeError, ValueError, KeyError) as error:
+        raise CommandError(
+            f"the types of the definition {definition.name!r} can't be read: {error}",
+            "Register the definition again.",
+        ) from error
+    return pool
+
+
+def input_from_json(definition: SagaDefinition, text: str) -> Any:
+    """The saga's input from JSON in protobuf's own mapping.
+
+    Raises:
+        CommandError: it is no JSON, or doesn't fit the input type; names the field.
+    """
+    pool = pool_of(definition)
+    try:
+        message = GetMessageClass(pool.FindMessageTypeByName(definition.input_type))()
+    except KeyError as error:
+        raise CommandError(
+            f"the definition {definition.name!r} doesn't carry its input type {definition.input_type}.",
+            "Register the definition again.",
+        ) from error
+    _check_json(text, definition.input_type)
+    try:
+        Parse(text, message, descriptor_pool=pool)
+    except (ParseError, ValueError, TypeError, RecursionError) as error:
+        raise CommandError(*_explain(str(error), definition.input_type)) from error
+    return Any(
+        type_url=f"type.googleapis.com/{definition.input_type}", value=message.SerializeToString(deterministic=True)
+    )
+
+
+def saga_json(saga: Saga, pool: DescriptorPool) -> str:
+    """The saga as JSON; a payload whose type is not in the pool is shown as its bytes in base64."""
+    bare = Saga()
+    bare.CopyFrom(saga)
+    bare.ClearField("input")
+    bare.ClearField("output")
+    for intent in bare.intents:
+        intent.ClearField("request")
+        intent.ClearField("response")
+    shown: dict[str, Json] = MessageToDict(bare)
+    if saga.HasField("input"):
+        shown["input"] = _payload_json(saga.input, pool)
+    if saga.HasField("output"):
+        shown["output"] = _payload_json(saga.output, pool)
+    for intent, row in zip(saga.intents, shown.get("intents", []), strict=True):
+        if intent.HasField("request"):
+            row["request"] = _payload_json(intent.request, pool)
+        if intent.HasField("response"):
+            row["response"] = _payload_json(intent.response, pool)
+    return json.dumps(shown, indent=2, ensure_ascii=False)
+
+
+# JSON has no narrower type than this: whatever protobuf's mapping gives.
+def _payload_json(payload: Any, pool: DescriptorPool) -> Json:
+    try:
+        return MessageToDict(payload, descriptor_pool=pool)
+    except (TypeError, ValueError, KeyError, DecodeError, RecursionError):
+        return {"@type": payload.type_url, "base64": base64.b64encode(payload.value).decode("ascii")}
+
+
+def _add(pool: DescriptorPool, files: dict[str, FileDescriptorProto], name: str, added: set[str]) -> None:
+    """Add a file behind those that it imports; a file that imports itself in a circle is refused by the pool."""
+    if name in added:
+        return
+    added.add(name)
+    for imported in files[name].dependency:
+        _add(pool, files, imported, added)
+    pool.AddSerializedFile(files[name].SerializeToString())
+
+
+def _check_json(text: str, input_type: str) -> None:
+    """Whether it is JSON at all, so that protobuf's mapping has only fields to complain of."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise CommandError(
+            f"--input is no JSON: {error}", 'Write it like \'{"field": "value"}\', or @FILE to read it from a file.'
+        ) from error
+    except RecursionError as error:
+        raise CommandError("--input is nested too deeply.") from error
+    if not isinstance(value, dict) and not input_type.startswith("google.protobuf."):
+        raise CommandError(f"--input must be a JSON object with the fields of {input_type}.")
+
+
+def _explain(said: str, input_type: str) -> list[str]:
+    """Protobuf's complaint with the field's whole path in front."""
+    path: list[str] = []
+    while found := FIELD.match(said):
+        path.append(found["field"])
+        said = said[found.end() :]
+    if unknown := UNKNOWN_FIELD.match(said):
+        known = unknown["known"].replace("'", "")
+        return [
+            f"--input: {'.'.join([*path, unknown['field']])} is no field of {unknown['type']}.",
+            f"It has: {known}." if known else "It has no fields.",
+        ]
+    said = NO_OBJECT.sub(lambda match: f"an object is wanted here, not {match['type']}", said)
+    where = f"field {'.'.join(path)} of {input_type}" if path else input_type
+    return [f"--input: {where}: {said.strip().rstrip('.')}."]

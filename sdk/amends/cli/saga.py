@@ -1,0 +1,226 @@
+"""The commands that start sagas and look at them: `saga start`, `saga get`, `saga list`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import grpc
+import typer
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.duration_pb2 import Duration
+from rich.table import Table
+from rich.text import Text
+
+from amends.cli.connection import CALL_TIMEOUT_S, DEFAULT_COORDINATOR, Coordinator, explain, reason_of, sagas_at
+from amends.cli.errors import CommandError
+from amends.cli.formats import LONGEST_NAME, cut, instant
+from amends.cli.payloads import input_from_json, pool_of, saga_json
+from amends.cli.show import age, console, saga_state, saga_tree, state_text
+from amends.v1.saga_pb2 import Saga
+from amends.v1.saga_service_pb2 import (
+    GetSagaDefinitionRequest,
+    GetSagaRequest,
+    ListSagasRequest,
+    StartSagaRequest,
+    StartSagaResponse,
+    WaitSagaRequest,
+)
+from amends.v1.saga_service_pb2_grpc import SagaServiceStub
+
+PAGE_SIZE = 1_000
+WAIT_S = 30
+BROKEN_OFF = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
+NOT_OVER = (Saga.STATE_RUNNING, Saga.STATE_COMPENSATING)
+
+saga_commands = typer.Typer(
+    help="Start sagas and look at them.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
+)
+
+
+class StateName(StrEnum):
+    """The states of a saga, as they are written on the command line."""
+
+    RUNNING = "running"
+    COMMITTED = "committed"
+    COMPENSATING = "compensating"
+    COMPENSATED = "compensated"
+    COMPENSATION_FAILED = "compensation_failed"
+
+
+@saga_commands.command()
+def start(
+    definition: Annotated[str, typer.Argument(metavar="DEFINITION", help="Name of a registered definition.")],
+    payload: Annotated[
+        str, typer.Option("--input", metavar="JSON|@FILE", help="The input as JSON; @FILE reads it, @- from a pipe.")
+    ],
+    saga_id: Annotated[str, typer.Option("--id", help="The saga's id; makes repeating safe.  [default: new]")] = "",
+    label: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label; may be repeated.")] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for its end, show it, and exit with 0 only if it committed.")
+    ] = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Start a saga of a registered definition. With the id of a saga that exists it shows that one."""
+    text, labels = _read_input(payload), _read_labels(label or [])
+
+    async def begin() -> Saga:
+        async with sagas_at(coordinator) as sagas:
+            found = await sagas.GetSagaDefinition(GetSagaDefinitionRequest(name=definition), timeout=CALL_TIMEOUT_S)
+            request = StartSagaRequest(
+                saga_id=saga_id,
+                definition_name=definition,
+                definition_version=found.definition.version,
+                input=input_from_json(found.definition, text),
+                labels=labels,
+            )
+            answer = await _start(sagas, request, coordinator)
+            verb = "started" if answer.started else "exists already"
+            typer.echo(f"saga {cut(answer.saga.saga_id)} {verb}: {saga_state(answer.saga)}")
+            return await _ended(sagas, answer.saga.saga_id, coordinator) if wait else answer.saga
+
+    saga = asyncio.run(begin())
+    if wait:
+        console().print(saga_tree(saga))
+        raise typer.Exit(int(saga.state != Saga.STATE_COMMITTED))
+
+
+@saga_commands.command()
+def get(
+    saga_id: Annotated[str, typer.Argument(metavar="ID", help="The saga's id.", show_default=False)],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, payloads included.")] = False,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """Show a saga as a tree: a branch per ledger row, a line per attempt."""
+
+    async def fetch() -> tuple[Saga, DescriptorPool]:
+        async with sagas_at(coordinator) as sagas:
+            saga = (await sagas.GetSaga(GetSagaRequest(saga_id=saga_id), timeout=CALL_TIMEOUT_S)).saga
+            return saga, await _types_of(sagas, saga) if as_json else DescriptorPool()
+
+    saga, types = asyncio.run(fetch())
+    if as_json:
+        typer.echo(saga_json(saga, types))
+    else:
+        console().print(saga_tree(saga))
+
+
+@saga_commands.command("list")
+def list_sagas(
+    state: Annotated[list[StateName] | None, typer.Option(help="Only sagas in this state; may be repeated.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
+    coordinator: Coordinator = DEFAULT_COORDINATOR,
+) -> None:
+    """List sagas, newest first, one per line."""
+    states = [Saga.State.Value(f"STATE_{name.upper()}") for name in state or []]
+
+    async def fetch() -> list[Saga]:
+        async with sagas_at(coordinator) as sagas:
+            # One more than asked for, so that the end of the list can say whether there are more.
+            return [saga async for saga in _listed(sagas, states, limit + 1)]
+
+    found = asyncio.run(fetch())
+    if not found:
+        typer.echo("no sagas" if not states else "no sagas in these states", err=True)
+        return
+    console().print(_table(found[:limit]))
+    if len(found) > limit:
+        typer.echo(f"these are the newest {limit}; --limit shows more", err=True)
+
+
+def _read_input(payload: str) -> str:
+    """The JSON that was given, or that stands in the file that was given."""
+    if not payload.startswith("@"):
+        return payload
+    name = payload[1:]
+    try:
+        return sys.stdin.read() if name == "-" else Path(name).read_text("utf-8")
+    except OSError as error:
+        raise CommandError(f"can't read the input from {name!r}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise CommandError(f"can't read the input from {name!r}: it is not UTF-8 text.") from error
+
+
+def _read_labels(pairs: list[str]) -> dict[str, str]:
+    labels: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not key or not equals:
+            raise CommandError(f"--label {cut(pair)!r} is no label: write KEY=VALUE.")
+        if key in labels:
+            raise CommandError(f"--label {cut(key)} is given twice; a saga has one value for each.")
+        labels[key] = value
+    return labels
+
+
+async def _start(sagas: SagaServiceStub, request: StartSagaRequest, address: str) -> StartSagaResponse:
+    """Start it; a call that breaks off leaves open whether the saga began, and the error says so."""
+    try:
+        return await sagas.StartSaga(request, timeout=CALL_TIMEOUT_S)
+    except grpc.aio.AioRpcError as error:
+        if reason_of(error) or error.code() not in BROKEN_OFF:
+            raise
+        again = (
+            f"repeat the command, with --id {request.saga_id} that is safe."
+            if request.saga_id
+            else "look with `amends saga list` before you repeat it. With --id repeating is safe."
+        )
+        raise CommandError(next(explain(error, address)), f"Whether the saga began is not known: {again}") from error
+
+
+async def _ended(sagas: SagaServiceStub, saga_id: str, address: str) -> Saga:
+    """The saga once it has ended, or can't go on without a person."""
+    request = WaitSagaRequest(saga_id=saga_id, wait_timeout=Duration(seconds=WAIT_S))
+    try:
+        while True:
+            saga = (await sagas.WaitSaga(request, timeout=WAIT_S + CALL_TIMEOUT_S)).saga
+            if saga.state not in NOT_OVER:
+                return saga
+    except grpc.aio.AioRpcError as error:
+        raise CommandError(
+            next(explain(error, address)),
+            f"The saga is durable and goes on by itself: ask again with `amends saga get {saga_id}`.",
+        ) from error
+
+
+async def _types_of(sagas: SagaServiceStub, saga: Saga) -> DescriptorPool:
+    """The types of the saga's payloads; none if its definition can't be had, then they are shown as bytes."""
+    request = GetSagaDefinitionRequest(name=saga.definition_name, version=saga.definition_version)
+    try:
+        return pool_of((await sagas.GetSagaDefinition(request, timeout=CALL_TIMEOUT_S)).definition)
+    except (grpc.aio.AioRpcError, CommandError):
+        return DescriptorPool()
+
+
+async def _listed(sagas: SagaServiceStub, states: list[Saga.State.ValueType], wanted: int) -> AsyncIterator[Saga]:
+    """The newest sagas, page by page."""
+    token = ""
+    while wanted > 0:
+        request = ListSagasRequest(states=states, page_size=min(wanted, PAGE_SIZE), page_token=token)
+        page = await sagas.ListSagas(request, timeout=CALL_TIMEOUT_S)
+        for saga in page.sagas[:wanted]:
+            yield saga
+        wanted -= len(page.sagas)
+        token = page.next_page_token
+        if not token:
+            return
+
+
+def _table(sagas: list[Saga]) -> Table:
+    table = Table(box=None, pad_edge=False, show_edge=False)
+    for title in ("SAGA", "DEFINITION", "STATE", "BEGUN", "TOOK", ""):
+        table.add_column(title, overflow="fold", header_style="dim")
+    for saga in sagas:
+        table.add_row(
+            Text(cut(saga.saga_id), "bold"),
+            Text(cut(saga.definition_name, LONGEST_NAME)),
+            state_text(saga_state(saga)),
+            Text(instant(saga.create_time) if saga.HasField("create_time") else ""),
+            Text(age(saga).removeprefix("in ") if saga.HasField("end_time") else "-"),
+            Text("attention required" if saga.attention_required else "", "bold red"),
+        )
+    return table

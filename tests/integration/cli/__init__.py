@@ -1,0 +1,1 @@
+"""The command line as people use it: real protoc, real gRPC."""

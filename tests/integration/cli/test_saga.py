@@ -1,0 +1,274 @@
+"""`amends saga start|get|list` against a coordinator's public API over real gRPC."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import grpc
+import pytest
+from google.protobuf.any_pb2 import Any
+from typer.testing import CliRunner
+
+from amends.cli.app import app
+from amends.v1.saga_definition_pb2 import SagaDefinition
+from amends.v1.saga_pb2 import Saga
+from shop.money.v1.money_pb2 import Money
+from shop.orders.v1.orders_pb2 import OrderPlaced, PlaceOrder
+from tests.integration.cli.api import SagaApi, refuse
+from tests.unit.cli.sagas import committed_saga, stuck_saga
+
+ORDER = '{"customerId": "ada", "sku": "teapot", "quantity": 2, "total": {"currencyCode": "EUR", "minorUnits": "1250"}}'
+
+
+def packed(payload: PlaceOrder | OrderPlaced) -> Any:
+    """The payload as a saga holds it."""
+    into = Any()
+    into.Pack(payload)
+    return into
+
+
+def test_start_sends_the_input_in_the_definitions_type(api: SagaApi, runner: CliRunner) -> None:
+    """JSON becomes the message that the definition's own descriptors describe, nested fields included."""
+    done = runner.invoke(
+        app,
+        [
+            "saga",
+            "start",
+            "order",
+            "--id",
+            "order-7",
+            "--input",
+            ORDER,
+            "--label",
+            "region=north=1",
+            "--label",
+            "empty=",
+        ],
+        env={"AMENDS_COORDINATOR": api.address},
+    )
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "saga order-7 started: RUNNING\n", "")
+    (request,) = api.started
+    sent = PlaceOrder()
+    assert request.input.Unpack(sent)
+    assert sent == PlaceOrder(
+        customer_id="ada", sku="teapot", quantity=2, total=Money(currency_code="EUR", minor_units=1250)
+    )
+    assert dict(request.labels) == {"region": "north=1", "empty": ""}
+    assert (request.saga_id, request.definition_version) == ("order-7", "0123456789abcdef")
+
+
+def test_start_again_shows_the_saga_that_exists(api: SagaApi, runner: CliRunner) -> None:
+    """One saga per id (S9): the second start says so."""
+    command = ["saga", "start", "order", "--id", "order-7", "--input", ORDER, "--coordinator", api.address]
+    runner.invoke(app, command)
+    assert runner.invoke(app, command).stdout == "saga order-7 exists already: RUNNING\n"
+
+
+def test_input_from_a_file_and_from_a_pipe(api: SagaApi, runner: CliRunner, tmp_path: Path) -> None:
+    """@FILE and @- read the JSON from elsewhere."""
+    (tmp_path / "order.json").write_text(ORDER, "utf-8")
+    command = ["saga", "start", "order", "--coordinator", api.address, "--input"]
+    assert runner.invoke(app, [*command, f"@{tmp_path / 'order.json'}"]).exit_code == 0
+    assert runner.invoke(app, [*command, "@-"], input=ORDER).exit_code == 0
+    assert api.started[0].input == api.started[1].input
+
+
+@pytest.mark.parametrize(("saga", "exit_code"), [(committed_saga(), 0), (stuck_saga(), 1)])
+def test_start_and_wait(api: SagaApi, runner: CliRunner, saga: Saga, exit_code: int) -> None:
+    """--wait asks until the saga has ended, shows it, and succeeds only if it committed."""
+    saga.state = Saga.STATE_COMMITTED if exit_code == 0 else Saga.STATE_COMPENSATION_FAILED
+    api.sagas[saga.saga_id] = saga
+    api.waits_before_end = 2
+    done = runner.invoke(
+        app,
+        ["saga", "start", "order", "--id", saga.saga_id, "--input", ORDER, "--wait", "--coordinator", api.address],
+    )
+    assert done.exit_code == exit_code, done.stderr
+    assert api.waits_before_end == 0
+    assert "authorize" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("payload", "said"),
+    [
+        ("{", "--input is no JSON: "),
+        ('{"sku": nonsense}', "--input is no JSON: "),
+        ("[1]", "--input must be a JSON object with the fields of shop.orders.v1.PlaceOrder."),
+        ("null", "--input must be a JSON object with the fields of shop.orders.v1.PlaceOrder."),
+        ('{"colour": 1}', "--input: colour is no field of shop.orders.v1.PlaceOrder.\nIt has: customerId, sku, "),
+        ('{"total": {"cents": 1}}', "--input: total.cents is no field of shop.money.v1.Money.\nIt has: currencyCode, "),
+        ('{"quantity": "two"}', "--input: field quantity of shop.orders.v1.PlaceOrder: "),
+        ('{"quantity": 99999999999}', "--input: field quantity of shop.orders.v1.PlaceOrder: Value out of range"),
+        ('{"total": {"minorUnits": 1.5}}', "--input: field total.minorUnits of shop.orders.v1.PlaceOrder: "),
+        ('{"total": 12}', "--input: field total of shop.orders.v1.PlaceOrder: an object is wanted here, not int."),
+        ('{"a":' * 100_000, "--input "),
+        ("@does-not-exist.json", "can't read the input from 'does-not-exist.json': No such file or directory\n"),
+    ],
+)
+def test_bad_input_is_named_and_not_sent(api: SagaApi, runner: CliRunner, payload: str, said: str) -> None:
+    """Input that doesn't fit: at most two lines with the field's path, exit 1, no saga begun."""
+    done = runner.invoke(app, ["saga", "start", "order", "--input", payload, "--coordinator", api.address])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.startswith(said)
+    assert done.stderr.count("\n") <= 2
+    assert not api.started
+
+
+def test_input_that_is_no_text(api: SagaApi, runner: CliRunner, tmp_path: Path) -> None:
+    """A file of other bytes is refused in words."""
+    (tmp_path / "order.json").write_bytes(b"\xff\xfe")
+    command = ["saga", "start", "order", "--input", f"@{tmp_path / 'order.json'}", "--coordinator", api.address]
+    done = runner.invoke(app, command)
+    assert (done.exit_code, done.stderr.strip().endswith("it is not UTF-8 text.")) == (1, True)
+
+
+@pytest.mark.parametrize("labels", [["nothing"], ["=x"], ["a=1", "a=2"]])
+def test_bad_labels(api: SagaApi, runner: CliRunner, labels: list[str]) -> None:
+    """A label that is none, or is given twice, is refused before anything is sent."""
+    options = [option for label in labels for option in ("--label", label)]
+    done = runner.invoke(app, ["saga", "start", "order", "--input", ORDER, *options, "--coordinator", api.address])
+    assert (done.exit_code, done.stderr.startswith("--label ")) == (1, True)
+    assert not api.started
+
+
+def test_unknown_definition(api: SagaApi, runner: CliRunner) -> None:
+    """The coordinator's reason and what to do now."""
+    done = runner.invoke(app, ["saga", "start", "ordr", "--input", "{}", "--coordinator", api.address])
+    assert done.exit_code == 1
+    assert done.stderr == (
+        f"the coordinator at {api.address} refused: no definition named ordr (DEFINITION_NOT_FOUND)\n"
+        "The program that uses a definition registers it: check the name, or run that first.\n"
+    )
+
+
+def test_definition_with_broken_types(api: SagaApi, runner: CliRunner) -> None:
+    """Descriptors that don't fit together, or lack the input type, are said to."""
+    api.definitions["order"].descriptors.file.pop()
+    broken = runner.invoke(app, ["saga", "start", "order", "--input", "{}", "--coordinator", api.address])
+    api.definitions["order"] = SagaDefinition(name="order", input_type="a.B")
+    lacking = runner.invoke(app, ["saga", "start", "order", "--input", "{}", "--coordinator", api.address])
+    assert (broken.exit_code, lacking.exit_code) == (1, 1)
+    assert broken.stderr.startswith("the types of the definition 'order' can't be read: ")
+    assert lacking.stderr.startswith("the definition 'order' doesn't carry its input type a.B.\n")
+
+
+def test_every_field_that_a_coordinator_refuses_is_listed(api: SagaApi, runner: CliRunner) -> None:
+    """`BadRequest` details become a line each."""
+    fields = {"saga_id": "has a space", "labels": "too many"}
+    api.refusals["StartSaga"] = lambda context: refuse(
+        context, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST", "2 fields are malformed", fields
+    )
+    done = runner.invoke(app, ["saga", "start", "order", "--input", "{}", "--coordinator", api.address])
+    assert done.exit_code == 1
+    assert done.stderr == (
+        f"the coordinator at {api.address} refused: 2 fields are malformed (INVALID_REQUEST)\n"
+        "  saga_id: has a space\n"
+        "  labels: too many\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "advice"), [([], "With --id repeating is safe."), (["--id", "a1"], "with --id a1 that is safe.")]
+)
+def test_a_start_that_breaks_off_is_not_called_failed(
+    api: SagaApi, runner: CliRunner, options: list[str], advice: str
+) -> None:
+    """Silence proves nothing: the command says that the saga may have begun, and how to repeat it safely."""
+    api.refusals["StartSaga"] = lambda context: context.abort(grpc.StatusCode.UNAVAILABLE, "connection reset")
+    done = runner.invoke(app, ["saga", "start", "order", "--input", "{}", *options, "--coordinator", api.address])
+    assert done.exit_code == 1
+    assert "Whether the saga began is not known: " in done.stderr
+    assert done.stderr.endswith(f"{advice}\n")
+
+
+def test_a_wait_that_breaks_off(api: SagaApi, runner: CliRunner) -> None:
+    """What was said to be started is durable (S11): the error says that the saga goes on."""
+    api.refusals["WaitSaga"] = lambda context: context.abort(grpc.StatusCode.UNAVAILABLE, "connection reset")
+    command = ["saga", "start", "order", "--id", "a1", "--input", "{}", "--wait", "--coordinator", api.address]
+    done = runner.invoke(app, command)
+    assert (done.exit_code, done.stdout) == (1, "saga a1 started: RUNNING\n")
+    assert done.stderr.endswith("goes on by itself: ask again with `amends saga get a1`.\n")
+
+
+def test_get_prints_the_tree(api: SagaApi, runner: CliRunner) -> None:
+    """`GetSaga` is the inspection tool."""
+    api.sagas["order-1043"] = stuck_saga()
+    done = runner.invoke(app, ["saga", "get", "order-1043", "--coordinator", api.address])
+    assert done.exit_code == 0, done.stderr
+    assert "├── authorize  compensation  PARKED    shop.payments.v1.PaymentsService/Void\n" in done.stdout
+
+
+def test_get_unknown_saga(api: SagaApi, runner: CliRunner) -> None:
+    """What, where, and what to do now."""
+    done = runner.invoke(app, ["saga", "get", "nope", "--coordinator", api.address])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"the coordinator at {api.address} refused: no saga has the id nope (SAGA_NOT_FOUND)\n"
+        "`amends saga list` shows those there are; also check the coordinator's address.\n"
+    )
+
+
+def test_get_as_json_shows_payloads_by_the_definitions_types(api: SagaApi, runner: CliRunner) -> None:
+    """Payloads are JSON where the definition is to be had, and bytes where it isn't or they don't parse."""
+    saga = committed_saga()
+    saga.input.CopyFrom(packed(PlaceOrder(sku="teapot", total=Money(minor_units=1250))))
+    saga.output.CopyFrom(packed(OrderPlaced(order_id="o1")))
+    saga.intents[0].request.CopyFrom(Any(type_url=saga.input.type_url, value=b"\xff"))
+    saga.intents[1].response.CopyFrom(saga.output)
+    api.sagas[saga.saga_id] = saga
+    command = ["saga", "get", saga.saga_id, "--json", "--coordinator", api.address]
+    shown = json.loads(runner.invoke(app, command).stdout)
+    assert (shown["sagaId"], shown["state"]) == ("order-1042", "STATE_COMMITTED")
+    assert shown["input"] == {
+        "@type": "type.googleapis.com/shop.orders.v1.PlaceOrder",
+        "sku": "teapot",
+        "total": {"minorUnits": "1250"},
+    }
+    assert shown["output"]["orderId"] == shown["intents"][1]["response"]["orderId"] == "o1"
+    assert shown["intents"][0]["request"]["base64"] == "/w=="
+
+    api.definitions.clear()
+    without = json.loads(runner.invoke(app, command).stdout)
+    assert set(without["input"]) == {"@type", "base64"}
+
+
+def test_list_is_one_line_for_each(api: SagaApi, runner: CliRunner) -> None:
+    """Every saga on a line of its own, whatever the terminal's width."""
+    api.sagas = {saga.saga_id: saga for saga in (stuck_saga(), committed_saga())}
+    done = runner.invoke(app, ["saga", "list", "--coordinator", api.address])
+    assert done.exit_code == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert lines == [
+        ["SAGA", "DEFINITION", "STATE", "BEGUN", "TOOK"],
+        ["order-1043", "order", "COMPENSATING", "2026-11-30", "00:53:20Z", "-", "attention", "required"],
+        ["order-1042", "order", "COMMITTED", "2026-11-30", "00:53:20Z", "1.42", "s"],
+    ]
+
+
+def test_list_filters_and_pages(api: SagaApi, runner: CliRunner) -> None:
+    """States go to the coordinator; pages are read until the limit, and more than that is mentioned."""
+    api.page_size = 2
+    for number in range(6):
+        api.sagas[f"s{number}"] = Saga(saga_id=f"s{number}", state=Saga.STATE_COMPENSATED)
+    api.sagas["other"] = Saga(saga_id="other", state=Saga.STATE_RUNNING)
+    command = ["saga", "list", "--state", "compensated", "--coordinator", api.address]
+    some = runner.invoke(app, [*command, "--limit", "5"])
+    assert [line.split()[0] for line in some.stdout.splitlines()[1:]] == ["s0", "s1", "s2", "s3", "s4"]
+    assert some.stderr == "these are the newest 5; --limit shows more\n"
+    every = runner.invoke(app, [*command, "--limit", "6"])
+    assert (len(every.stdout.splitlines()), every.stderr) == (7, "")
+    assert all(list(request.states) == [Saga.STATE_COMPENSATED] for request in api.listed)
+
+
+def test_list_of_nothing(api: SagaApi, runner: CliRunner) -> None:
+    """Nothing found is no error, and nothing on standard output."""
+    done = runner.invoke(app, ["saga", "list", "--coordinator", api.address])
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", "no sagas\n")
+
+
+def test_list_of_an_unknown_state_is_refused(api: SagaApi, runner: CliRunner) -> None:
+    """The states that there are, are named."""
+    done = runner.invoke(app, ["saga", "list", "--state", "stuck", "--coordinator", api.address])
+    assert done.exit_code == 2
+    assert "compensation_failed" in done.stderr
