@@ -31,6 +31,9 @@ class LogTelemetry:
         self._log: FilteringBoundLogger = structlog.get_logger("amends") if logger is None else logger
         self._debug = self._log.is_enabled_for(logging.DEBUG)
         self._info = self._log.is_enabled_for(logging.INFO)
+        self._in_outage = False
+        self.failed_passes = 0
+        """How many passes of the sweeper could not reach the ledger so far."""
 
     def saga_started(self, saga: Saga) -> None:
         """A saga is durable."""
@@ -85,6 +88,19 @@ class LogTelemetry:
     def driver_failed(self, saga_id: str, error: BaseException) -> None:
         """Driving a saga raised; it will be picked up again."""
         self._log.error(names.DRIVER_FAILED, exc_info=error, **{names.SAGA_ID: saga_id})
+
+    def ledger_unavailable(self, error: BaseException) -> None:
+        """A pass of the sweeper failed: an outage is told once at warning, its further passes at debug."""
+        tell = self._log.debug if self._in_outage else self._log.warning
+        self._in_outage = True
+        tell(names.LEDGER_UNAVAILABLE, **{names.ERROR: str(error)[:TEXT_LIMIT]})
+        self.failed_passes += 1
+
+    def ledger_available(self) -> None:
+        """A pass of the sweeper got through: told once after an outage."""
+        if self._in_outage:
+            self._in_outage = False
+            self._log.info(names.LEDGER_BACK)
 
 
 def _of_saga(saga: Saga) -> dict[str, object]:

@@ -1,0 +1,202 @@
+"""What a client is told when a request is refused: one table from domain errors to statuses, reasons and details."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import grpc
+import structlog
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.duration_pb2 import Duration
+
+# googleapis-common-protos and grpcio-status ship no marker for mypy.
+from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
+from grpc_status import rpc_status  # type: ignore[import-untyped]
+
+from amends.v1.error_reason_pb2 import ErrorReason
+from amends_coordinator.definitions.errors import InvalidDefinitionError, PayloadError
+from amends_coordinator.engine.registry import DescriptorConflictError, UnknownParticipantError
+from amends_coordinator.grpc_api.validation import InvalidRequestError
+from amends_coordinator.ports.driving import StoppingError
+from amends_coordinator.ports.ledger import LedgerUnavailableError, NodeFencedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Never
+
+    from google.protobuf.message import Message
+
+    from amends_coordinator.definitions.errors import Fault
+
+DOMAIN = "amends"
+RETRY_DELAY_S = 1
+MESSAGE_LIMIT = 2_048
+
+# structlog's loggers are proxies that it declares as Any itself.
+_log: Any = structlog.get_logger("amends.api")
+
+
+class ApiError(Exception):
+    """Root of what the servicers themselves raise."""
+
+
+class SagaNotFoundError(ApiError):
+    """There is no saga with this id. Check it, and the coordinator's address."""
+
+    def __init__(self, saga_id: str) -> None:
+        super().__init__(f"there is no saga {saga_id} in this ledger; check the id and the coordinator's address")
+        self.saga_id = saga_id
+
+
+class DefinitionNotFoundError(ApiError):
+    """There is no definition with this name and version. Register it first."""
+
+    def __init__(self, name: str, version: str) -> None:
+        self.resource = f"{name} {version}".rstrip()
+        super().__init__(f"there is no saga definition {self.resource} in this ledger; register it first")
+
+
+class SagaIdInUseError(ApiError):
+    """The saga's id was used with another definition or input. Use a new one."""
+
+    def __init__(self, saga_id: str, difference: str) -> None:
+        super().__init__(f"saga {saga_id} exists with another {difference} and is unchanged; use a new id")
+        self.saga_id = saga_id
+
+
+class NotYetError(ApiError):
+    """The method is part of the API, but this release doesn't carry it out yet."""
+
+    def __init__(self, method: str) -> None:
+        super().__init__(f"{method} is part of the API, but this release does not carry it out yet")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How one kind of error is told. `message` replaces the error's own text where that isn't meant for clients."""
+
+    code: grpc.StatusCode
+    reason: ErrorReason.ValueType
+    details: Callable[[Any], Iterable[Message]] = lambda _: ()  # Any: each row of the table has its own type
+    message: str = ""
+
+
+def _bad_request(faults: Iterable[Fault]) -> list[Message]:
+    violations = [
+        error_details_pb2.BadRequest.FieldViolation(field=fault.path, description=fault.description) for fault in faults
+    ]
+    return [error_details_pb2.BadRequest(field_violations=violations)]
+
+
+def _input_fault(error: PayloadError) -> list[Message]:
+    violation = error_details_pb2.BadRequest.FieldViolation(field="input", description=str(error))
+    return [error_details_pb2.BadRequest(field_violations=[violation])]
+
+
+def _resource(kind: str, name: str, error: Exception) -> list[Message]:
+    return [error_details_pb2.ResourceInfo(resource_type=kind, resource_name=name, description=str(error))]
+
+
+def _contradictions(error: DescriptorConflictError) -> list[Message]:
+    violations = [
+        error_details_pb2.PreconditionFailure.Violation(
+            type="DESCRIPTOR_CONFLICT", subject="descriptors", description=contradiction
+        )
+        for contradiction in error.contradictions
+    ]
+    return [error_details_pb2.PreconditionFailure(violations=violations)]
+
+
+def _retry(_: Exception) -> list[Message]:
+    return [error_details_pb2.RetryInfo(retry_delay=Duration(seconds=RETRY_DELAY_S))]
+
+
+# grpcio-status is untyped, so what it gives has to be said here.
+_to_status = cast("Callable[[status_pb2.Status], grpc.Status]", rpc_status.to_status)  # pyright: ignore[reportUnknownMemberType] see above
+_Code = grpc.StatusCode
+_UNAVAILABLE = "the ledger can't be written or read just now and nothing was stored; try again"
+_STOPPING = "this coordinator is stopping and takes no new work; try again"
+FAULT = Rule(
+    _Code.INTERNAL,
+    ErrorReason.ERROR_REASON_COORDINATOR_FAULT,
+    message="the coordinator failed on this request and nothing was rolled back by it; its log has the details",
+)
+
+TABLE: Mapping[type[Exception], Rule] = {
+    InvalidRequestError: Rule(
+        _Code.INVALID_ARGUMENT, ErrorReason.ERROR_REASON_INVALID_REQUEST, lambda error: _bad_request(error.faults)
+    ),
+    InvalidDefinitionError: Rule(
+        _Code.INVALID_ARGUMENT, ErrorReason.ERROR_REASON_INVALID_DEFINITION, lambda error: _bad_request(error.faults)
+    ),
+    PayloadError: Rule(_Code.INVALID_ARGUMENT, ErrorReason.ERROR_REASON_INVALID_PAYLOAD, _input_fault),
+    SagaNotFoundError: Rule(
+        _Code.NOT_FOUND,
+        ErrorReason.ERROR_REASON_SAGA_NOT_FOUND,
+        lambda error: _resource("amends.v1.Saga", error.saga_id, error),
+    ),
+    DefinitionNotFoundError: Rule(
+        _Code.NOT_FOUND,
+        ErrorReason.ERROR_REASON_DEFINITION_NOT_FOUND,
+        lambda error: _resource("amends.v1.SagaDefinition", error.resource, error),
+    ),
+    UnknownParticipantError: Rule(
+        _Code.NOT_FOUND,
+        ErrorReason.ERROR_REASON_PARTICIPANT_NOT_FOUND,
+        lambda error: _resource("amends.v1.Participant", error.name, error),
+    ),
+    SagaIdInUseError: Rule(
+        _Code.ALREADY_EXISTS,
+        ErrorReason.ERROR_REASON_SAGA_ID_IN_USE,
+        lambda error: _resource("amends.v1.Saga", error.saga_id, error),
+    ),
+    DescriptorConflictError: Rule(
+        _Code.FAILED_PRECONDITION, ErrorReason.ERROR_REASON_DESCRIPTOR_CONFLICT, _contradictions
+    ),
+    LedgerUnavailableError: Rule(_Code.UNAVAILABLE, ErrorReason.ERROR_REASON_LEDGER_UNAVAILABLE, _retry, _UNAVAILABLE),
+    NodeFencedError: Rule(_Code.UNAVAILABLE, ErrorReason.ERROR_REASON_STOPPING, _retry, _STOPPING),
+    StoppingError: Rule(_Code.UNAVAILABLE, ErrorReason.ERROR_REASON_STOPPING, _retry, _STOPPING),
+    NotYetError: Rule(_Code.UNIMPLEMENTED, ErrorReason.ERROR_REASON_NOT_YET),
+}
+"""Every domain error that a request may end with. What isn't here is a fault of the coordinator."""
+
+
+def rule_of(error: Exception) -> Rule:
+    """The row of the table for an error: that of its type, else of its nearest ancestor, else a coordinator's fault."""
+    return next((TABLE[kind] for kind in type(error).__mro__ if kind in TABLE), FAULT)
+
+
+def status_of(error: Exception) -> status_pb2.Status:
+    """The status that a client gets, with its details."""
+    rule = rule_of(error)
+    reason = ErrorReason.Name(rule.reason).removeprefix("ERROR_REASON_")
+    details: list[Message] = [error_details_pb2.ErrorInfo(reason=reason, domain=DOMAIN), *rule.details(error)]
+    message = rule.message or str(error)
+    return status_pb2.Status(
+        code=rule.code.value[0], message=_cut(message), details=[_packed(detail) for detail in details]
+    )
+
+
+async def refuse(context: grpc.aio.ServicerContext[Any, Any], error: Exception, *, method: str) -> Never:
+    """End a call with an error; an unexpected one is logged with its traceback, and the client hears no more than that.
+
+    Args:
+        context: the call's; of any request and response type.
+        error: what ended it.
+        method: "package.Service/Method", for the log.
+    """
+    if rule_of(error) is FAULT:
+        _log.error("request failed", method=method, exc_info=error)
+    await context.abort_with_status(_to_status(status_of(error)))
+    raise AssertionError("abort_with_status always raises")
+
+
+def _packed(message: Message) -> AnyMessage:
+    packed = AnyMessage()
+    packed.Pack(message)
+    return packed
+
+
+def _cut(message: str) -> str:
+    return message if len(message) <= MESSAGE_LIMIT else f"{message[: MESSAGE_LIMIT - 1]}…"

@@ -1,0 +1,92 @@
+"""Puts servicers on a server: bytes in, bytes out, every error told by the one table, what isn't built answers NOT_YET.
+
+Requests are parsed here and not by gRPC, because gRPC would answer bytes that don't parse with an error that names none
+of our reasons, and an exception's text with UNKNOWN.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import grpc
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+
+from amends_coordinator.definitions.errors import Fault
+from amends_coordinator.grpc_api.errors import NotYetError, refuse
+from amends_coordinator.grpc_api.validation import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+    from google.protobuf.message import Message
+
+    from amends_coordinator.grpc_api.gate import Gate
+
+# Any: one wrapper serves the requests and responses of all methods.
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+Method: TypeAlias = "Callable[[Any, Context], Awaitable[Message]]"
+
+
+def service_handler(service: ServiceDescriptor, servicer: object, *, gate: Gate) -> grpc.GenericRpcHandler:
+    """The handler of a service. Methods that `servicer` has are carried out, all others answer UNIMPLEMENTED.
+
+    Args:
+        service: the service's generated descriptor.
+        servicer: has coroutine methods named like the service's, each taking the request and gRPC's context.
+        gate: what every request passes through.
+
+    Raises:
+        TypeError: the servicer has a method that the service doesn't.
+    """
+    known = {method.name for method in service.methods}
+    if strange := sorted(name for name in dir(servicer) if name[:1].isupper() and name not in known):
+        raise TypeError(f"{type(servicer).__name__} has {', '.join(strange)}, which {service.full_name} has not")
+    handlers = {method.name: _handler(service, method, servicer, gate) for method in service.methods}
+    return grpc.method_handlers_generic_handler(service.full_name, handlers)
+
+
+def _handler(
+    service: ServiceDescriptor, method: MethodDescriptor, servicer: object, gate: Gate
+) -> grpc.RpcMethodHandler[bytes, bytes]:
+    name = f"{service.full_name}/{method.name}"
+    carried_out: Method | None = getattr(servicer, method.name, None)
+    if carried_out is not None:
+        return grpc.unary_unary_rpc_method_handler(_unary(name, carried_out, method, gate))
+    if method.server_streaming:
+        return grpc.unary_stream_rpc_method_handler(_not_yet(name))
+    return grpc.unary_unary_rpc_method_handler(_not_yet(name))
+
+
+# Any below: grpcio's stubs describe handlers of the synchronous server only, and the aio server takes coroutines.
+def _unary(name: str, carry_out: Method, method: MethodDescriptor, gate: Gate) -> Any:
+    request_class = GetMessageClass(method.input_type)
+
+    async def handle(data: bytes, context: Context) -> bytes:
+        try:
+            with gate.passed():
+                return (await carry_out(_parsed(request_class, data), context)).SerializeToString()
+        except grpc.aio.AbortError:
+            raise
+        except Exception as error:  # noqa: BLE001  # the edge: whatever it is, the client gets a status with a reason
+            await refuse(context, error, method=name)
+
+    return handle
+
+
+def _not_yet(name: str) -> Any:
+    async def handle(_: bytes, context: Context) -> bytes:
+        await refuse(context, NotYetError(name), method=name)
+
+    return handle
+
+
+def _parsed(request_class: type[Message], data: bytes) -> Message:
+    try:
+        return request_class.FromString(data)
+    except DecodeError:
+        wanted = request_class.DESCRIPTOR.full_name
+        raise InvalidRequestError(
+            (Fault("", f"the request's bytes don't parse as {wanted}; send that message"),)
+        ) from None

@@ -1,0 +1,208 @@
+"""`amends.v1.SagaService`: registers definitions, starts sagas, tells how they stand."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from amends.v1 import saga_pb2
+from amends.v1 import saga_service_pb2 as pb
+from amends_coordinator.core.definition import StoredDefinition
+from amends_coordinator.core.ids import DefinitionVersion, SagaId
+from amends_coordinator.definitions.errors import PayloadError
+from amends_coordinator.definitions.registration import resolve
+from amends_coordinator.grpc_api.errors import SagaIdInUseError, SagaNotFoundError
+from amends_coordinator.grpc_api.mapping import STATES_BY_NUMBER, definition_message, saga_summary, saga_with_rows
+from amends_coordinator.grpc_api.trace_context import trace_context
+from amends_coordinator.grpc_api.validation import NAME, VERSION, Checks, saga_page_token, type_name
+from amends_coordinator.ports.driving import StartRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+    from amends.v1 import saga_definition_pb2
+    from amends_coordinator.core.states import SagaState
+    from amends_coordinator.engine.registry import Registry
+    from amends_coordinator.grpc_api.handlers import Context
+    from amends_coordinator.grpc_api.known_definitions import KnownDefinitions
+    from amends_coordinator.ports.clock import Clock
+    from amends_coordinator.ports.driving import Driving
+    from amends_coordinator.ports.ledger import Ledger, Started, StoredSaga
+
+
+class SagaService:
+    """Validates, calls the engine or the ledger, maps."""
+
+    def __init__(
+        self,
+        *,
+        driving: Driving,
+        ledger: Ledger,
+        registry: Registry,
+        definitions: KnownDefinitions,
+        clock: Clock,
+        ledger_name: str,
+        payload_limit_bytes: int,
+    ) -> None:
+        self._driving = driving
+        self._ledger = ledger
+        self._registry = registry
+        self._definitions = definitions
+        self._clock = clock
+        self._ledger_name = ledger_name
+        self._payload_limit_bytes = payload_limit_bytes
+        self._starting: set[asyncio.Task[Started]] = set()
+
+    async def RegisterSagaDefinition(
+        self, request: pb.RegisterSagaDefinitionRequest, _: Context
+    ) -> pb.RegisterSagaDefinitionResponse:
+        """Check a definition, resolve what it leaves open, and store it."""
+        checks = Checks()
+        if not request.HasField("definition"):
+            checks.fault("definition", "is required")
+        checks.raise_if_any()
+        # In a thread: a definition may bring many files, and other requests go on meanwhile.
+        candidate = await asyncio.to_thread(
+            self._resolved, request.definition, tuple(self._registry.schemas().values())
+        )
+        stored = await self._ledger.put_definition(candidate)
+        self._definitions.registered(stored)
+        return pb.RegisterSagaDefinitionResponse(definition=definition_message(stored))
+
+    async def GetSagaDefinition(self, request: pb.GetSagaDefinitionRequest, _: Context) -> pb.GetSagaDefinitionResponse:
+        """Answer a stored definition."""
+        checks = Checks()
+        name = checks.text("name", request.name, NAME, example="order")
+        version = _version(checks, "version", request.version)
+        checks.raise_if_any()
+        return pb.GetSagaDefinitionResponse(definition=definition_message(await self._definitions.get(name, version)))
+
+    async def StartSaga(self, request: pb.StartSagaRequest, context: Context) -> pb.StartSagaResponse:
+        """Start a saga, or answer the one that was started with the same definition's name and an equal input."""
+        self._check_start(request)
+        definition = await self._definitions.get(request.definition_name, request.definition_version)
+        compiled = self._definitions.compiled(definition)
+        try:
+            canonical = compiled.canonical_input(type_name(request.input), request.input.value)
+        except PayloadError:
+            # It may be the repeated start of a saga whose definition took another input type at its time.
+            existing = await self._ledger.load(SagaId(request.saga_id)) if request.saga_id else None
+            if existing is None:
+                raise
+            return await self._existing(request, existing)
+        trace = trace_context(context.invocation_metadata())
+        started = await self._start(
+            StartRequest(
+                saga_id=SagaId(request.saga_id) if request.saga_id else None,
+                definition=definition,
+                input=canonical,
+                labels=dict(request.labels),
+                traceparent=trace.traceparent,
+                tracestate=trace.tracestate,
+            )
+        )
+        if not started.started:
+            return await self._existing(request, started.stored)
+        return pb.StartSagaResponse(saga=saga_summary(started.stored, compiled), started=True)
+
+    async def GetSaga(self, request: pb.GetSagaRequest, _: Context) -> pb.GetSagaResponse:
+        """Answer a saga with its rows."""
+        checks = Checks()
+        saga_id = checks.saga_id("saga_id", request.saga_id)
+        checks.raise_if_any()
+        return pb.GetSagaResponse(saga=await self._with_rows(saga_id, await self._ledger.load(saga_id)))
+
+    async def ListSagas(self, request: pb.ListSagasRequest, _: Context) -> pb.ListSagasResponse:
+        """List sagas, newest first, without their rows."""
+        checks = Checks()
+        states = _states(checks, request.states)
+        size = checks.page_size("page_size", request.page_size)
+        before = checks.saga_page_token("page_token", request.page_token)
+        checks.raise_if_any()
+        page = await self._ledger.list_sagas(states=states, limit=size, before=before)
+        sagas = [saga_summary(stored, await self._definitions.of(stored)) for stored in page.sagas]
+        return pb.ListSagasResponse(sagas=sagas, next_page_token=saga_page_token(page.next))
+
+    async def WaitSaga(self, request: pb.WaitSagaRequest, _: Context) -> pb.WaitSagaResponse:
+        """Answer a saga once it has ended, or as it is when the time is over."""
+        checks = Checks()
+        saga_id = checks.saga_id("saga_id", request.saga_id)
+        timeout = request.wait_timeout if request.HasField("wait_timeout") else None
+        timeout_s = checks.wait_seconds("wait_timeout", timeout)
+        checks.raise_if_any()
+        stored = await self._driving.wait(saga_id, timeout_s=timeout_s)
+        return pb.WaitSagaResponse(saga=await self._with_rows(saga_id, stored))
+
+    def _resolved(
+        self, definition: saga_definition_pb2.SagaDefinition, announced: tuple[FileDescriptorSet, ...]
+    ) -> StoredDefinition:
+        """A definition as it is to be stored, proven to compile."""
+        resolved = resolve(definition, announced=announced)
+        candidate = StoredDefinition(
+            name=resolved.name,
+            version=DefinitionVersion(resolved.version),
+            content=resolved.SerializeToString(deterministic=True),
+            created_time=self._clock.now(),
+        )
+        self._definitions.compiled(candidate)
+        return candidate
+
+    def _check_start(self, request: pb.StartSagaRequest) -> None:
+        checks = Checks()
+        if request.saga_id:
+            checks.saga_id("saga_id", request.saga_id)
+        checks.text("definition_name", request.definition_name, NAME, example="order")
+        _version(checks, "definition_version", request.definition_version)
+        checks.payload("input", request.input, limit_bytes=self._payload_limit_bytes)
+        checks.labels("labels", request.labels)
+        checks.raise_if_any()
+
+    async def _start(self, request: StartRequest) -> Started:
+        """Start in a task of its own: a client that goes away cancels its call, and must not cancel the start."""
+        task = asyncio.create_task(self._driving.start(request), name="start saga")
+        self._starting.add(task)
+        task.add_done_callback(self._started)
+        return await asyncio.shield(task)
+
+    def _started(self, task: asyncio.Task[Started]) -> None:
+        self._starting.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever still waits has it; when nobody does it must not be reported as never looked at
+
+    async def _existing(self, request: pb.StartSagaRequest, stored: StoredSaga) -> pb.StartSagaResponse:
+        """Answer the saga that has the id already, if it is the one that is asked for.
+
+        Raises:
+            SagaIdInUseError: it has another definition, or another input.
+        """
+        if stored.saga.plan.name != request.definition_name:
+            raise SagaIdInUseError(stored.saga.id, "definition")
+        compiled = await self._definitions.of(stored)
+        try:
+            equal = compiled.canonical_input(type_name(request.input), request.input.value) == stored.saga.input
+        except PayloadError:
+            equal = False
+        if not equal:
+            raise SagaIdInUseError(stored.saga.id, "input")
+        return pb.StartSagaResponse(saga=saga_summary(stored, compiled), started=False)
+
+    async def _with_rows(self, saga_id: SagaId, stored: StoredSaga | None) -> saga_pb2.Saga:
+        if stored is None:
+            raise SagaNotFoundError(saga_id)
+        return saga_with_rows(stored, await self._definitions.of(stored), ledger_name=self._ledger_name)
+
+
+def _version(checks: Checks, path: str, version: str) -> str:
+    return checks.text(path, version, VERSION, example="0123456789abcdef") if version else ""
+
+
+def _states(checks: Checks, numbers: Iterable[int]) -> frozenset[SagaState]:
+    found: set[SagaState] = set()
+    for index, number in enumerate(numbers):
+        if number in STATES_BY_NUMBER:
+            found.add(STATES_BY_NUMBER[number])
+        else:
+            checks.fault(f"states[{index}]", f"{number} is no state of a saga")
+    return frozenset(found)

@@ -1,0 +1,155 @@
+"""The gRPC server: its services, its one port, and the order in which it stops."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import grpc
+
+from amends.v1 import operator_service_pb2, registry_service_pb2, saga_service_pb2
+from amends_coordinator.grpc_api.gate import Gate
+from amends_coordinator.grpc_api.handlers import service_handler
+from amends_coordinator.grpc_api.known_definitions import KnownDefinitions
+from amends_coordinator.grpc_api.registry_service import RegistryService
+from amends_coordinator.grpc_api.saga_service import SagaService
+from amends_coordinator.grpc_api.standard import HEALTH_SERVICE, Health, add_reflection
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import ServiceDescriptor
+
+    from amends_coordinator.definitions.catalog import Catalog
+    from amends_coordinator.engine.registry import Registry
+    from amends_coordinator.ports.clock import Clock
+    from amends_coordinator.ports.driving import Driving
+    from amends_coordinator.ports.ledger import Ledger
+
+SAGA_SERVICE: ServiceDescriptor = saga_service_pb2.DESCRIPTOR.services_by_name["SagaService"]
+REGISTRY_SERVICE: ServiceDescriptor = registry_service_pb2.DESCRIPTOR.services_by_name["RegistryService"]
+OPERATOR_SERVICE: ServiceDescriptor = operator_service_pb2.DESCRIPTOR.services_by_name["OperatorService"]
+PUBLIC_SERVICES = (SAGA_SERVICE, REGISTRY_SERVICE, OPERATOR_SERVICE)
+
+MESSAGE_LIMIT_BYTES = 4 << 20
+"""The greatest request that gRPC reads at all, unless four payloads are larger: gRPC's own default."""
+
+LAST_ANSWERS_S = 0.5
+"""How long the last answers may take to be sent once nothing is being worked on; open streams end with it."""
+
+
+class CannotListenError(Exception):
+    """The server can't have its address. The message says why and what to do."""
+
+
+class OperatorService:
+    """`amends.v1.OperatorService`: none of its methods is carried out yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiSettings:
+    """Where the server listens (port 0: a free one), the ledger's name, and the greatest size of a payload in bytes."""
+
+    host: str
+    port: int
+    ledger_name: str
+    payload_limit_bytes: int
+
+
+class Api:
+    """The server of one coordinator. `bind` it, `start` it, `stop` it; to be made on the running event loop."""
+
+    def __init__(
+        self,
+        settings: ApiSettings,
+        *,
+        driving: Driving,
+        ledger: Ledger,
+        registry: Registry,
+        catalog: Catalog,
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._gate = Gate()
+        self._server = grpc.aio.server(options=_options(settings))
+        limit = settings.payload_limit_bytes
+        sagas = SagaService(
+            driving=driving,
+            ledger=ledger,
+            registry=registry,
+            definitions=KnownDefinitions(ledger=ledger, catalog=catalog),
+            clock=clock,
+            ledger_name=settings.ledger_name,
+            payload_limit_bytes=limit,
+        )
+        servicers = (sagas, RegistryService(registry=registry, payload_limit_bytes=limit), OperatorService())
+        handlers = [
+            service_handler(service, servicer, gate=self._gate)
+            for service, servicer in zip(PUBLIC_SERVICES, servicers, strict=True)
+        ]
+        self._server.add_generic_rpc_handlers(handlers)
+        names = [service.full_name for service in PUBLIC_SERVICES]
+        self.health = Health(self._server, names)
+        add_reflection(self._server, (*names, HEALTH_SERVICE))
+
+    def bind(self) -> int:
+        """Take the port, without answering on it yet; answers its number.
+
+        Raises:
+            CannotListenError: somebody else has it, or the address is not ours.
+        """
+        host, port = self._settings.host, self._settings.port
+        _probe(host, port)
+        try:
+            return self._server.add_insecure_port(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        except RuntimeError as error:
+            raise CannotListenError(f"can't listen on port {port} of {host}; choose another address or port") from error
+
+    async def start(self) -> None:
+        """Answer requests from now on."""
+        await self.health.tell(serving=True)
+        await self._server.start()
+
+    async def stop(self, grace_s: float) -> None:
+        """Refuse new requests, let those under way be answered within `grace_s` seconds, then close the port."""
+        await self.health.end()
+        await self._gate.close(grace_s=grace_s)
+        await self._server.stop(LAST_ANSWERS_S)
+
+
+def _options(settings: ApiSettings) -> list[tuple[str, int]]:
+    return [
+        # Off, so that a second process gets an error instead of half of the connections.
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_receive_message_length", max(MESSAGE_LIMIT_BYTES, 4 * settings.payload_limit_bytes)),
+        # Clients that wait for a saga may ask every 5 s whether we are alive without being turned away.
+        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+    ]
+
+
+def _probe(host: str, port: int) -> None:
+    """Find out why a port can't be had: gRPC says only that it can't."""
+    bare = host.strip("[]")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(bare, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as tried:
+            tried.setsockopt(
+                socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+            )  # as gRPC does: a closed connection is no hindrance
+            tried.bind(address)
+    except socket.gaierror as error:
+        raise CannotListenError(f"{host} is no address of this machine; choose another (AMENDS_HOST)") from error
+    except OSError as error:
+        raise CannotListenError(_why(error, host, port)) from error
+
+
+def _why(error: OSError, host: str, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"port {port} on {host} is already taken; stop the process that has it, or choose another port "
+            "(AMENDS_PORT; 0 takes a free one)"
+        )
+    if error.errno == errno.EACCES:
+        return f"port {port} on {host} needs rights that this process has not; choose one above 1023 (AMENDS_PORT)"
+    return f"can't listen on port {port} of {host} ({error.strerror}); choose another address (AMENDS_HOST)"
