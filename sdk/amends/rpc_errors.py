@@ -95,7 +95,7 @@ def _read_details(failed: grpc.aio.AioRpcError) -> _Details:
     found = _Details()
     try:
         # Made for synchronous calls, but it reads what this exception has too; the one for aio wants the call itself.
-        found_status = rpc_status.from_call(failed)  # pyright: ignore[reportUnknownMemberType, reportArgumentType]
+        found_status = cast("object", rpc_status.from_call(failed))  # pyright: ignore[reportUnknownMemberType, reportArgumentType]
     except ValueError:
         # The details contradict the status: whoever sent this, it wasn't a coordinator of ours.
         return found

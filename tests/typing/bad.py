@@ -1,0 +1,48 @@
+"""Planted mistakes: each line that ends in a mark is wrong, and both type checkers say so, there and nowhere else.
+
+It is never run and left out of `make check`; test_typing.py hands it to the checkers.
+"""
+
+from __future__ import annotations
+
+from amends import Committed, Saga, SagaClient, method
+from tests.typing.good import Book, CancelBooking, Charge, Issue, Mail, Quote, book, errand, quote, trip, wanted
+from typed.v1.typed_pb2 import (
+    BookResponse,
+    CancelBookingRequest,
+    ChargeRequest,
+    FindBookingRequest,
+    PlanTrip,
+    QuoteResponse,
+)
+from typed.v1.typed_pb2_grpc import TravelServiceServicer
+
+trip.step("a", Book(destination=wanted.seats))  # M1 a number into a text
+trip.step("b", Book(destinatoin=wanted.destination))  # M2 no such target
+trip.step("c", Book(destination=wanted.destinatoin))  # M3 no such source
+trip.step("d", Charge(amount=wanted.destination))  # M4 a text into a message
+trip.step("e", Issue(booking_id=book.response.nothing))  # M5 no such field of a response
+method(TravelServiceServicer.Book, ChargeRequest, BookResponse)  # M6 the method takes another request
+trip.step("f", Charge(amount=wanted.passenger))  # M7 another message
+trip.step("g", Book(cabin=wanted.seats))  # M8 a number into an enum
+trip.step("h", Book(wanted.destination))  # M9 no field named
+book.looked_up_by(Quote(destination="Oslo"))  # M10 a lookup answers what its action answers
+trip.output(QuoteResponse)(price=quote.response.price)  # M11 another output than the saga's
+errand.output(QuoteResponse)(price=quote.response.price)  # M12 an output that the saga doesn't have
+book.compensated_by(CancelBookingRequest(booking_id="x"))  # M13 a message where a call is wanted
+trip.pivot("i", Book)  # M14 a method that nobody called
+trip.retriable("j", Mail(email="a@b.example"), timeout=5)  # M15 a number where a duration is wanted
+Saga("k", input="PlanTrip")  # M16 a name where a class is wanted
+trip.step("l", CancelBooking(booking_id=b"x"))  # M17 bytes into a text
+
+
+async def start_and_wait(client: SagaClient) -> None:
+    """Mistakes of a saga's starter."""
+    await client.start(trip, FindBookingRequest())  # M18 another input
+    handle = await client.start(trip, PlanTrip(), saga_id=7)  # M19 an id that is no text
+    match await handle.wait():
+        case Committed(output=planned):
+            await client.get(planned.booking_id)  # M20 no such field of the output
+        case end:
+            await client.get(end.output)  # M21 only a committed saga has an output
+    await client.get((await handle.result()).ticket)  # M22 no such field of the result
