@@ -52,7 +52,12 @@ def serve(
     with coordinator_extra():
         from amends_coordinator import bootstrap
     code = bootstrap.main(
-        host=host, port=port, ledger_url=ledger_url, insecure=insecure, log_level=log_level, log_format=log_format
+        host=host,
+        port=port,
+        ledger_url=ledger_url,
+        insecure=insecure,
+        log_level=log_level and log_level.value,
+        log_format=log_format and log_format.value,
     )
     raise typer.Exit(code)
 
@@ -61,7 +66,10 @@ def migrate(ledger_url: LedgerUrl = None) -> None:
     """Bring the ledger's tables to the schema of this release; safe to repeat."""
     with coordinator_extra():
         from amends_coordinator import bootstrap
-    typer.echo(bootstrap.migrate(ledger_url))
+    try:
+        typer.echo(bootstrap.migrate(ledger_url))
+    except (bootstrap.SettingsError, bootstrap.LedgerError) as error:
+        raise CommandError(f"the ledger can't be migrated: {error}") from error
 
 
 @contextmanager
