@@ -1,33 +1,53 @@
-"""The standard health service: SERVING for the process and each of its services, NOT_SERVING once it stops."""
+"""The standard health service: SERVING for the process and each of its services, NOT_SERVING once it stops.
+
+The library's own servicer keeps the streams of those who watch open for ever, and a server that stops waits for open
+streams for the whole of its grace. This one ends them after it has said NOT_SERVING.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import importlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+import grpc
 
-    import grpc
-
-# grpcio-health-checking ships no types and hides its asyncio servicer from checkers, hence Any and the import by name.
-_health: Any = importlib.import_module("grpc_health.v1.health")
+# grpcio-health-checking ships no types, hence Any and the import by name.
 _messages: Any = importlib.import_module("grpc_health.v1.health_pb2")
 _services: Any = importlib.import_module("grpc_health.v1.health_pb2_grpc")
+_Answer: Any = _messages.HealthCheckResponse
 
 
 class Health:
-    """What one server says about itself."""
+    """What one server says about itself, served as `grpc.health.v1.Health`."""
 
-    def __init__(self) -> None:
-        self._servicer = _health.aio.HealthServicer()
+    def __init__(self, services: Iterable[str]) -> None:
+        self._known = frozenset(("", *services))
+        self._stopping = asyncio.Event()
 
-    async def serve(self, services: Iterable[str], server: grpc.aio.Server) -> None:
-        """Answer at the server, before it starts: SERVING for it ("") and for each service."""
-        _services.add_HealthServicer_to_server(self._servicer, server)
-        for name in services:
-            await self._servicer.set(name, _messages.HealthCheckResponse.SERVING)
+    def serve_at(self, server: grpc.aio.Server) -> None:
+        """Answer at the server, which hasn't started yet."""
+        _services.add_HealthServicer_to_server(self, server)
 
-    async def stop_serving(self) -> None:
-        """NOT_SERVING for all of them, for good."""
-        await self._servicer.enter_graceful_shutdown()
+    def stop_serving(self) -> None:
+        """Say NOT_SERVING from now on, and end the streams of those who watch with it."""
+        self._stopping.set()
+
+    async def Check(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> object:  # noqa: N802 - named by the RPC
+        """How a service is; NOT_FOUND for one that isn't served here."""
+        if request.service not in self._known:
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"no service {request.service} here")
+        return _Answer(status=self._now())
+
+    async def Watch(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:  # noqa: N802 - named by the RPC
+        """How a service is, now and at the end; SERVICE_UNKNOWN for one that isn't served here."""
+        known = request.service in self._known
+        await context.write(_Answer(status=self._now() if known else _Answer.SERVICE_UNKNOWN))
+        await self._stopping.wait()
+        if known:
+            await context.write(_Answer(status=self._now()))
+
+    def _now(self) -> int:
+        status: int = _Answer.NOT_SERVING if self._stopping.is_set() else _Answer.SERVING
+        return status

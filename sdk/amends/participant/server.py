@@ -191,12 +191,12 @@ class ParticipantServer:
         return self._running
 
     async def _start(self) -> _Running:
-        in_flight, health = CallsInFlight(), Health()
+        in_flight, health = CallsInFlight(), Health(self._services)
         responses = {path: cls for service in self._services.values() for path, cls in service.responses().items()}
         calls = StepCalls(self._name, responses=responses, capacity=self._capacity, in_flight=in_flight)
         server = grpc.aio.server(interceptors=(calls,), options=SERVER_OPTIONS)
         server.add_generic_rpc_handlers(tuple(service.handlers for service in self._services.values()))
-        await health.serve(self._services, server)
+        health.serve_at(server)
         port = self._listen(server)
         await server.start()
         announcement = Announcement(
@@ -232,7 +232,7 @@ class ParticipantServer:
         return self._advertise if re.search(r":\d+$", self._advertise) else f"{self._advertise}:{port}"
 
     async def _stop(self, running: _Running) -> None:
-        await running.health.stop_serving()
+        running.health.stop_serving()
         await running.announcer.stop()
         await running.server.stop(self._stop_grace_s)
         if not await running.in_flight.wait_idle(CLEAN_UP_S):

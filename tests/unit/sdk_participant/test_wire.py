@@ -16,6 +16,14 @@ from amends.participant import REFUSAL_CODES, Rejected, TryLater, wire
 ROOM_BYTES = 6 * 1024
 
 
+def _name(code: grpc.StatusCode) -> str:
+    return code.name
+
+
+REFUSING: list[grpc.StatusCode] = sorted(REFUSAL_CODES, key=_name)
+PROVING_NOTHING: list[grpc.StatusCode] = sorted(set(grpc.StatusCode) - REFUSAL_CODES, key=_name)
+
+
 def details(refusal: wire.Refusal) -> status_pb2.Status:
     """The status that stands in a refusal's trailers."""
     sent = dict(refusal.trailers)["grpc-status-details-bin"]
@@ -23,11 +31,7 @@ def details(refusal: wire.Refusal) -> status_pb2.Status:
     return status_pb2.Status.FromString(sent)
 
 
-def _name(code: grpc.StatusCode) -> str:
-    return code.name
-
-
-@pytest.mark.parametrize("code", sorted(REFUSAL_CODES, key=_name), ids=_name)
+@pytest.mark.parametrize("code", REFUSING, ids=_name)
 def test_rejected_carries_code_and_reason(code: grpc.StatusCode) -> None:
     """S4: a clear no is sent with a code that only a participant can send, and says why."""
     sent = wire.rejected(Rejected("card declined", reason="CARD_DECLINED", code=code), participant="payments")
@@ -39,7 +43,7 @@ def test_rejected_carries_code_and_reason(code: grpc.StatusCode) -> None:
     assert (info.domain, info.reason) == ("payments", "CARD_DECLINED")
 
 
-@pytest.mark.parametrize("code", sorted(set(grpc.StatusCode) - REFUSAL_CODES, key=_name), ids=_name)
+@pytest.mark.parametrize("code", PROVING_NOTHING, ids=_name)
 def test_rejected_refuses_codes_that_prove_nothing(code: grpc.StatusCode) -> None:
     """S4: a code that gRPC makes itself can't be used as a no."""
     with pytest.raises(ValueError, match="no clear refusal") as caught:
