@@ -28,3 +28,8 @@ def eventually_blocking(condition: Callable[[], bool], *, what: str, bound_s: fl
         if time.monotonic() > end:
             raise AssertionError(f"after {bound_s} s still not so: {what}")
         time.sleep(PAUSE_S)
+
+
+async def pause() -> None:
+    """A moment, for a condition that has to be asked with `await`; the caller keeps the bound."""
+    await asyncio.sleep(PAUSE_S)

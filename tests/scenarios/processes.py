@@ -38,11 +38,15 @@ class Process:
         """Whether it has been started and has not ended."""
         return self._process is not None and self._process.returncode is None
 
+    def set(self, **settings: str) -> None:
+        """Change settings for its next start."""
+        self._environment = {**self._environment, **settings}
+
     async def start(self) -> None:
         """Start it and wait until it listens; again on the port that it had before."""
-        environment = {**os.environ, **self._environment, "PORT": str(self.port)}
         arguments = [argument.replace("{port}", str(self.port)) for argument in self._arguments]
-        environment = {key: value.replace("{port}", str(self.port)) for key, value in environment.items()}
+        settings = {key: value.replace("{port}", str(self.port)) for key, value in self._environment.items()}
+        environment = {**os.environ, **settings}
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", *arguments, env=environment, stdout=asyncio.subprocess.PIPE, stderr=log

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
+import time
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeAlias
 
-from amends import Retry, Saga, method
+from amends import Retry, Saga, SagaClient, method
+from amends.v1 import saga_pb2
 from scenario.v1.scenario_pb2 import (
     DoRequest,
     DoResponse,
@@ -21,6 +23,7 @@ from scenario.v1.scenario_pb2 import (
 from scenario.v1.scenario_pb2_grpc import StepServiceServicer
 from tests.scenarios.journal import Journal
 from tests.scenarios.processes import Process, coordinator, participant
+from tests.waiting import pause
 
 Do = method(StepServiceServicer.Do, DoRequest, DoResponse)
 Undo = method(StepServiceServicer.Undo, UndoRequest, UndoResponse)
@@ -36,10 +39,16 @@ QUICK = Retry(
 
 
 def steps(
-    *names: str, attempt_timeout: timedelta = timedelta(seconds=2), retry: Retry = QUICK, by_key: bool = False
+    *names: str,
+    attempt_timeout: timedelta = timedelta(seconds=2),
+    retry: Retry = QUICK,
+    by_key: bool = False,
+    timeout: timedelta = timedelta(minutes=5),
 ) -> ScenarioSaga:
     """A saga of compensatable steps, one after the other. With `by_key` an undo finds its work by the action's key."""
-    saga: ScenarioSaga = Saga("-".join(("scenario", *names)), input=ScenarioInput, output=ScenarioOutput)
+    saga: ScenarioSaga = Saga(
+        "-".join(("scenario", *names)), input=ScenarioInput, output=ScenarioOutput, timeout=timeout
+    )
     last = None
     for name in names:
         last = saga.step(name, Do(name=name, amount=saga.input.amount), timeout=attempt_timeout, retry=retry)
@@ -78,6 +87,17 @@ class Scene:
         if self.participant is None:
             self.participant = participant(self.data, self.coordinator.address)
         await self.participant.start()
+
+    async def saga_once(
+        self, client: SagaClient, saga_id: str, condition: Callable[[saga_pb2.Saga], bool], bound_s: float = 30.0
+    ) -> saga_pb2.Saga:
+        """The saga, once a condition holds for it."""
+        end_s = time.monotonic() + bound_s
+        while not condition(saga := await client.get(saga_id)):
+            if time.monotonic() > end_s:
+                raise AssertionError(f"after {bound_s} s still not so: {saga}")
+            await pause()
+        return saga
 
     async def close(self) -> None:
         """Stop whatever runs."""

@@ -41,9 +41,7 @@ from scenario.v1.scenario_pb2 import (
 from scenario.v1.scenario_pb2_grpc import StepServiceServicer
 from tests.scenarios.journal import Entry, Journal, now_s
 
-Context: TypeAlias = grpc.aio.ServicerContext[
-    Any, Any
-]  # the methods differ in their messages, which nothing here reads through it
+Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]  # their messages are not read through it
 
 
 class ScriptedSteps(StepServiceServicer):
