@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +13,6 @@ import grpc
 import typer
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.duration_pb2 import Duration
-from rich.table import Table
 from rich.text import Text
 
 from amends.cli.connection import CALL_TIMEOUT_S, DEFAULT_COORDINATOR, Coordinator, explain, reason_of, sagas_at
@@ -127,7 +126,9 @@ def list_sagas(
     if not found:
         typer.echo("no sagas" if not states else "no sagas in these states", err=True)
         return
-    console().print(_table(found[:limit]))
+    output = console()
+    for line in _lines(found[:limit]):
+        output.print(line, soft_wrap=True)
     if len(found) > limit:
         typer.echo(f"these are the newest {limit}; --limit shows more", err=True)
 
@@ -210,17 +211,26 @@ async def _listed(sagas: SagaServiceStub, states: list[Saga.State.ValueType], wa
             return
 
 
-def _table(sagas: list[Saga]) -> Table:
-    table = Table(box=None, pad_edge=False, show_edge=False)
-    for title in ("SAGA", "DEFINITION", "STATE", "BEGUN", "TOOK", ""):
-        table.add_column(title, overflow="fold", header_style="dim")
-    for saga in sagas:
-        table.add_row(
-            Text(cut(saga.saga_id), "bold"),
-            Text(cut(saga.definition_name, LONGEST_NAME)),
-            state_text(saga_state(saga)),
-            Text(instant(saga.create_time) if saga.HasField("create_time") else ""),
-            Text(age(saga).removeprefix("in ") if saga.HasField("end_time") else "-"),
-            Text("attention required" if saga.attention_required else "", "bold red"),
-        )
-    return table
+def _lines(sagas: list[Saga]) -> Iterator[Text]:
+    """A line for each saga, in columns; the terminal wraps what is too long, so that no id is ever cut."""
+    titles = [Text(title, "dim") for title in ("SAGA", "DEFINITION", "STATE", "BEGUN", "TOOK", "")]
+    rows = [titles, *(_cells(saga) for saga in sagas)]
+    widths = [max(row[column].cell_len for row in rows) for column in range(len(titles))]
+    for row in rows:
+        line = Text()
+        for cell, width in zip(row, widths, strict=True):
+            cell.pad_right(width - cell.cell_len + 2)
+            line.append_text(cell)
+        line.rstrip()
+        yield line
+
+
+def _cells(saga: Saga) -> list[Text]:
+    return [
+        Text(cut(saga.saga_id), "bold"),
+        Text(cut(saga.definition_name, LONGEST_NAME)),
+        state_text(saga_state(saga)),
+        Text(instant(saga.create_time) if saga.HasField("create_time") else ""),
+        Text(age(saga).removeprefix("in ") if saga.HasField("end_time") else "-"),
+        Text("attention required" if saga.attention_required else "", "bold red"),
+    ]
