@@ -93,9 +93,7 @@ class CompiledDefinition:
         try:
             return self._parse_input(value).SerializeToString(deterministic=True)
         except (DecodeError, EncodeError) as error:
-            raise PayloadError(
-                f"the bytes don't parse as {self.input_type} ({error}); send a message of that type"
-            ) from error
+            raise PayloadError(f"the bytes don't parse as {self.input_type}; send a message of that type") from error
 
     def request_type(self, step: StepName, direction: Direction) -> str:
         """Full name of the request's message type. `KeyError`: the step has no such call."""

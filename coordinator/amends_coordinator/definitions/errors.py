@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 LONGEST_QUOTE = 100
 """Characters of somebody else's text that a message repeats."""
+
+MOST_LISTED = 12
+"""Names that a message lists."""
 
 
 def quote(text: str) -> str:
     """Somebody else's text as it may stand in a message: escaped, and cut where it is long."""
     return repr(text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}…")
+
+
+def listing(names: Iterable[str]) -> str:
+    """Names as a message lists them: the first few, and how many more there are."""
+    known = list(names)
+    more = f" and {len(known) - MOST_LISTED} more" if len(known) > MOST_LISTED else ""
+    return (", ".join(known[:MOST_LISTED]) or "none") + more
 
 
 class DefinitionError(Exception):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.descriptor import FieldDescriptor
 
-from amends_coordinator.definitions.errors import DefinitionError, quote
+from amends_coordinator.definitions.errors import DefinitionError, listing, quote
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
@@ -112,8 +112,8 @@ def find_path(message: Descriptor, path: str) -> tuple[FieldDescriptor, ...]:
             )
         field = scope.fields_by_name.get(name)
         if field is None:
-            known = ", ".join(each.name for each in scope.fields) or "none"
-            raise PathError(f"{quote(path)}: {scope.full_name} has no field {quote(name)}; it has: {quote(known)}")
+            known = listing(each.name for each in scope.fields)
+            raise PathError(f"{quote(path)}: {scope.full_name} has no field {quote(name)}; it has: {known}")
         found.append(field)
         scope = field.message_type
     return tuple(found)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from amends.v1 import saga_definition_pb2 as pb
+from amends_coordinator.definitions.by_name import resolve_by_name
 from amends_coordinator.definitions.descriptors import GOOGLE_FILES, file_digest
 from amends_coordinator.definitions.errors import DescriptorError, Fault, FaultList, InvalidDefinitionError, quote
 from amends_coordinator.definitions.schema import Schema
@@ -26,7 +27,6 @@ from amends_coordinator.definitions.templates import (
     Scope,
     StepTypes,
     check_template,
-    resolve_by_name,
     sort_bindings,
     tidy,
 )

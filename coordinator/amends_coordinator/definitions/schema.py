@@ -19,7 +19,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 
 from amends.v1 import annotations_pb2
 from amends_coordinator.definitions.descriptors import add_file, canonical_file, closure, symbols_of
-from amends_coordinator.definitions.errors import DescriptorError, quote
+from amends_coordinator.definitions.errors import DescriptorError, listing, quote
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, MethodDescriptor
@@ -84,8 +84,8 @@ class Schema:
             raise DescriptorError(f"{quote(service_name)} is not a service; name one") from error
         method = service.methods_by_name.get(name)
         if method is None:
-            known = ", ".join(sorted(service.methods_by_name)) or "none"
-            raise DescriptorError(f"service {service_name} has no method {quote(name)}; it has: {quote(known)}")
+            known = listing(sorted(service.methods_by_name))
+            raise DescriptorError(f"service {service_name} has no method {quote(name)}; it has: {known}")
         return method
 
     def used_files(self) -> FileDescriptorSet:

@@ -1,0 +1,1 @@
+"""Registration checks, descriptor pools and compiled bindings."""

@@ -1,0 +1,85 @@
+"""Files of descriptors: their order, their fingerprints, and who contradicts whom."""
+
+from __future__ import annotations
+
+import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amends_coordinator.definitions.descriptors import build_pool, conflicts, file_digest, services_of
+from amends_coordinator.definitions.errors import DescriptorError
+from tests.unit.definitions.samples import ANNOUNCED, PACKAGE, SERVICE
+
+
+def money(*fields: str, name: str = "common/money.proto") -> FileDescriptorSet:
+    """A participant's file with a type `common.Money` of these fields."""
+    file = FileDescriptorProto(name=name, package="common", syntax="proto3")
+    message = file.message_type.add(name="Money")
+    for number, field in enumerate(fields, start=1):
+        message.field.add(name=field, number=number, type=3, label=1)
+    return FileDescriptorSet(file=[file])
+
+
+@given(st.permutations(range(len(ANNOUNCED.file))))
+def test_a_pool_is_built_whatever_the_order(order: list[int]) -> None:
+    """Promise: participants may announce their files in any order."""
+    pool = build_pool(FileDescriptorSet(file=[ANNOUNCED.file[index] for index in order]))
+    assert pool.FindServiceByName(SERVICE).methods_by_name["Book"].input_type.full_name == f"{PACKAGE}.BookRequest"
+
+
+def test_files_that_are_missing_or_go_in_a_circle_are_refused() -> None:
+    """L2: whatever a participant announces ends in a clear error."""
+    missing = FileDescriptorSet(file=[FileDescriptorProto(name="a.proto", dependency=["b.proto"])])
+    with pytest.raises(DescriptorError, match=r"file 'b.proto', which 'a.proto' imports, is not among the descriptors"):
+        build_pool(missing)
+    missing.file.add(name="b.proto", dependency=["a.proto"])
+    with pytest.raises(DescriptorError, match="end the circle"):
+        build_pool(missing)
+    chain = FileDescriptorSet(
+        file=[
+            FileDescriptorProto(name=f"{index}", dependency=[f"{index + 1}"] * (index < 5_000))
+            for index in range(5_001)
+        ]
+    )
+    build_pool(chain)
+
+
+def test_comments_and_default_json_names_are_no_content() -> None:
+    """Promise: the same file has one fingerprint, from generated code, protoc or reflection."""
+    plain, rich = money("units_whole").file[0], money("units_whole").file[0]
+    rich.source_code_info.location.add(leading_comments="what it is")
+    rich.message_type[0].field[0].json_name = "unitsWhole"
+    assert file_digest(plain) == file_digest(rich)
+    rich.message_type[0].field[0].json_name = "u"
+    assert file_digest(plain) != file_digest(rich)
+
+
+def test_services_are_listed_by_full_name() -> None:
+    """Promise: a participant's services are those in its files."""
+    assert services_of(ANNOUNCED) == {SERVICE}
+
+
+def test_two_participants_may_share_a_file_only_if_it_is_the_same() -> None:
+    """Promise: no two participants hold one name with different content, or tools would read payloads wrongly."""
+    others = {"payments": money("units", "nanos")}
+    assert conflicts(others, money("units", "nanos")) == []
+    assert conflicts(others, money("units", "nanos", name="elsewhere.proto")) == []
+    assert conflicts({}, money("units")) == []
+    assert conflicts(others, money("amount")) == [
+        "file 'common/money.proto' has other content at participant 'payments'"
+    ]
+    assert conflicts(others, money("amount", name="elsewhere.proto")) == [
+        "'common.Money' is defined otherwise at participant 'payments'"
+    ]
+
+
+def test_protobufs_own_files_never_conflict() -> None:
+    """Promise: participants built with different releases of protobuf can serve one coordinator."""
+    older = FileDescriptorSet(
+        file=[FileDescriptorProto(name="google/protobuf/descriptor.proto", package="google.protobuf")]
+    )
+    newer = FileDescriptorSet()
+    newer.CopyFrom(older)
+    newer.file[0].message_type.add(name="FeatureSet")
+    assert conflicts({"payments": older}, newer) == []

@@ -1,0 +1,61 @@
+"""Malformed definitions: every fault at once, each with its path, what is wrong and what to do.
+
+Each file in `malformed/` is a definition; its lines that begin with `#!` are the faults that are to be found in it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from amends_coordinator.definitions.registration import InvalidDefinitionError, resolve
+from tests.unit.definitions.samples import ANNOUNCED, PACKAGE, SERVICE, TRIP, definition
+
+MALFORMED = sorted((Path(__file__).parent / "malformed").glob("*.txtpb"))
+HEAD = f'name: "trip" input_type: "{PACKAGE}.Trip"'
+
+
+def read_only(name: str, request: str) -> str:
+    """A read-only step whose action has this request."""
+    action = f'action {{ method: "{SERVICE}/Everything" request {{ {request} }} }}'
+    return f'steps {{ name: "{name}" kind: STEP_KIND_READ_ONLY {action} }}'
+
+
+@pytest.mark.parametrize("file", MALFORMED, ids=lambda file: file.stem)
+def test_every_fault_is_reported_at_once(file: Path) -> None:
+    """Promise: a malformed definition reports all its faults with their paths, and is not registered."""
+    text = file.read_text("utf-8")
+    with pytest.raises(InvalidDefinitionError) as caught:
+        resolve(definition(text), announced=[ANNOUNCED])
+    found = [f"#! {fault.path}: {fault.description}" for fault in caught.value.faults]
+    assert found == [line for line in text.splitlines() if line.startswith("#! ")]
+
+
+def test_sixty_five_steps_are_too_many() -> None:
+    """Promise: the number of steps has a limit (64), and the fault says so."""
+    steps = "".join(read_only(f"s{index}", "") for index in range(65))
+    with pytest.raises(InvalidDefinitionError) as caught:
+        resolve(definition(HEAD + steps), announced=[ANNOUNCED])
+    assert [(fault.path, fault.description) for fault in caught.value.faults] == [
+        ("steps", "65 are too many; a saga has 1 to 64 steps")
+    ]
+
+
+def test_fields_of_a_newer_release_are_refused() -> None:
+    """Promise: nothing that a client asks for is dropped unseen."""
+    written = definition(TRIP)
+    written.steps[0].MergeFromString(b"\xfa\x3e\x03abc")
+    with pytest.raises(InvalidDefinitionError, match="fields that this release doesn't know"):
+        resolve(written, announced=[ANNOUNCED])
+
+
+def test_a_hostile_path_is_cut_short() -> None:
+    """L2: one bad definition costs no more than its size."""
+    path = "trip" + ".trip" * 10_000
+    with pytest.raises(InvalidDefinitionError) as caught:
+        resolve(
+            definition(HEAD + read_only("a", f'bindings {{ target: "{path}" input: "guest" }}')), announced=[ANNOUNCED]
+        )
+    assert "has more than 32 names" in caught.value.faults[0].description
+    assert len(caught.value.faults[0].description) < 300
