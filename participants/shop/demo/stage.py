@@ -94,7 +94,7 @@ class Stage:
             for child in self._running():
                 child.check()
             if time.monotonic() > give_up_time:
-                raise DemoFailedError(f"waited {timeout_s:.0f} s for {what}; the logs are in {self.data}")
+                raise DemoFailedError(f"waited {timeout_s:.0f} s for {what} in vain\n{self._last_words()}")
             await asyncio.sleep(POLL_INTERVAL_S)
         return found
 
@@ -109,6 +109,10 @@ class Stage:
         command = ["shop.process", name, "--coordinator", self.address, "--data", str(self.data), *options]
         log = self.data / f"{name}.log"
         self._services.append(start_child(name, command, log=log, environment=os.environ))
+
+    def _last_words(self) -> str:
+        said = [f"{child.name} said last:\n{child.last_words()}" for child in self._running()]
+        return "\n".join([*said, "KEEP=1 keeps the whole logs and the databases of a run"])
 
     def _running(self) -> list[Child]:
         return [*self._services, *([] if self._coordinator is None else [self._coordinator])]
