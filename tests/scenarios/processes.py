@@ -34,6 +34,13 @@ class Process:
         return f"127.0.0.1:{self.port}"
 
     @property
+    def pid(self) -> int:
+        """Its process id."""
+        if self._process is None:
+            raise AssertionError("it was never started")
+        return self._process.pid
+
+    @property
     def running(self) -> bool:
         """Whether it has been started and has not ended."""
         return self._process is not None and self._process.returncode is None

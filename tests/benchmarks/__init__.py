@@ -1,0 +1,1 @@
+"""Benchmarks: ratios taken in one run on one machine, printed as `key=value` lines."""

@@ -1,0 +1,139 @@
+"""`make bench`: the coordinator with unary participants that do nothing, against the same three calls made directly.
+
+Rounds of the two alternate on one machine in one run, and the ratio is the median of the pairs, because machines are
+shared and noisy. SQLite with synchronous=FULL, every intent written before its call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import statistics
+import sys
+import tempfile
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from amends import SagaClient
+from tests.benchmarks.cpu import Usage, usage
+from tests.benchmarks.load import Measured, OneOrder, called_directly, closed_loop, order_saga, through_sagas
+from tests.scenarios.processes import Process, coordinator
+
+NAMES = ("first", "second", "third")
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One pair: the same load directly and through sagas, with what each process used per saga."""
+
+    bare: Measured
+    sagas: Measured
+    used: dict[str, Usage]
+
+    @property
+    def ratio(self) -> float:
+        """Sagas per second against bare orders per second."""
+        return self.sagas.per_second / self.bare.per_second
+
+
+class Stage:
+    """The coordinator and three participants as processes, and this process as the client."""
+
+    def __init__(self, data: Path) -> None:
+        self.coordinator = coordinator(data, AMENDS_LOG_LEVEL="warning")
+        self._data = data
+        self.participants: list[Process] = []
+
+    async def start(self) -> None:
+        """Start all."""
+        await self.coordinator.start()
+        for name in NAMES:
+            arguments = ["tests.benchmarks.participant", name, "--coordinator", self.coordinator.address]
+            process = Process(arguments, {}, self._data / f"{name}.log")
+            self.participants.append(process)
+            await process.start()
+
+    async def stop(self) -> None:
+        """Stop whatever runs."""
+        for process in (*self.participants, self.coordinator):
+            if process.running:
+                await process.stop()
+
+    def usages(self) -> dict[str, Usage]:
+        """What everybody has used so far."""
+        shares = [usage(process.pid) for process in self.participants]
+        together = Usage(sum(s.loop_s for s in shares), sum(s.other_threads_s for s in shares))
+        return {"coordinator": usage(self.coordinator.pid), "participants": together, "client": usage(os.getpid())}
+
+
+async def one_round(stage: Stage, bare: OneOrder, sagas: OneOrder, *, in_flight: int, seconds: float) -> Round:
+    """One pair of measurements."""
+    directly = await closed_loop(bare, in_flight=in_flight, seconds=seconds)
+    before = stage.usages()
+    coordinated = await closed_loop(sagas, in_flight=in_flight, seconds=seconds)
+    after = stage.usages()
+    return Round(directly, coordinated, {name: after[name].minus(before[name]) for name in after})
+
+
+async def measure(*, in_flight: int, seconds: float, rounds: int) -> list[Round]:
+    """All rounds, after a short one that warms everything up."""
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=_scratch()) as folder:
+        stage = Stage(Path(folder))
+        try:
+            await stage.start()
+            async with AsyncExitStack() as stack:
+                client = await stack.enter_async_context(SagaClient(stage.coordinator.address))
+                sagas = through_sagas(client, order_saga(NAMES))
+                bare = await called_directly(stack, [p.address for p in stage.participants], NAMES)
+                await one_round(stage, bare, sagas, in_flight=in_flight, seconds=1.0)
+                found: list[Round] = []
+                for number in range(rounds):
+                    found.append(await one_round(stage, bare, sagas, in_flight=in_flight, seconds=seconds))
+                    _progress(f"round {number + 1} of {rounds}: ratio {found[-1].ratio:.2f}")
+                return found
+        finally:
+            await stage.stop()
+
+
+def report(rounds: list[Round], in_flight: int) -> list[str]:
+    """The `key=value` lines."""
+    lines = [
+        f"bare_per_s_{in_flight}={statistics.median(r.bare.per_second for r in rounds):.0f}",
+        f"sagas_per_s_{in_flight}={statistics.median(r.sagas.per_second for r in rounds):.0f}",
+        f"saga_p50_ms_{in_flight}={statistics.median(x for r in rounds for x in r.sagas.latencies_s) * 1000:.1f}",
+    ]
+    for name in rounds[0].used:
+        for part in ("loop_s", "other_threads_s"):
+            per_saga = statistics.median(getattr(r.used[name], part) / r.sagas.count for r in rounds)
+            lines.append(f"cpu_us_per_saga_{name}_{part.removesuffix('_s')}={per_saga * 1e6:.0f}")
+    lines.append(f"ratio_unary_vs_bare_{in_flight}={statistics.median(r.ratio for r in rounds):.2f}")
+    return lines
+
+
+def main() -> None:
+    """Read the arguments, measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--in-flight", type=int, default=64)
+    parser.add_argument("--seconds", type=float, default=4.0, help="length of each half of a round")
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    rounds = asyncio.run(measure(in_flight=arguments.in_flight, seconds=arguments.seconds, rounds=arguments.rounds))
+    for line in report(rounds, arguments.in_flight):
+        print(line)
+
+
+def _scratch() -> Path:
+    """A folder inside the checkout, so that clones on one machine share nothing."""
+    folder = Path(__file__).resolve().parents[2] / ".bench"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def _progress(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+if __name__ == "__main__":
+    main()
