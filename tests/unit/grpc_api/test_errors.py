@@ -1,0 +1,95 @@
+"""What a client is told: every reason in the table, with the status and the detail that says what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+
+# googleapis-common-protos ships no marker for mypy.
+from google.rpc import error_details_pb2  # type: ignore[import-untyped]
+
+from amends.v1.error_reason_pb2 import ErrorReason
+from amends_coordinator.definitions.errors import DescriptorError, Fault, InvalidDefinitionError, PayloadError
+from amends_coordinator.engine.registry import DescriptorConflictError, UnknownParticipantError
+from amends_coordinator.grpc_api.errors import (
+    FAULT,
+    TABLE,
+    DefinitionNotFoundError,
+    NotYetError,
+    SagaIdInUseError,
+    SagaNotFoundError,
+    status_of,
+)
+from amends_coordinator.grpc_api.validation import InvalidRequestError
+from amends_coordinator.ports.driving import StoppingError
+from amends_coordinator.ports.ledger import LedgerUnavailableError, NodeFencedError, WriteRefusedError
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+FAULTS = (Fault("steps[1].action.method", "no such method"), Fault("name", "is required"))
+CASES = [
+    (InvalidRequestError(FAULTS), "INVALID_ARGUMENT", "INVALID_REQUEST", "BadRequest"),
+    (InvalidDefinitionError(FAULTS), "INVALID_ARGUMENT", "INVALID_DEFINITION", "BadRequest"),
+    (PayloadError("not that type"), "INVALID_ARGUMENT", "INVALID_PAYLOAD", "BadRequest"),
+    (SagaNotFoundError("s-1"), "NOT_FOUND", "SAGA_NOT_FOUND", "ResourceInfo"),
+    (DefinitionNotFoundError("order", ""), "NOT_FOUND", "DEFINITION_NOT_FOUND", "ResourceInfo"),
+    (UnknownParticipantError("payments"), "NOT_FOUND", "PARTICIPANT_NOT_FOUND", "ResourceInfo"),
+    (SagaIdInUseError("s-1", "input"), "ALREADY_EXISTS", "SAGA_ID_IN_USE", "ResourceInfo"),
+    (DescriptorConflictError(["a", "b"]), "FAILED_PRECONDITION", "DESCRIPTOR_CONFLICT", "PreconditionFailure"),
+    (LedgerUnavailableError("disk secret"), "UNAVAILABLE", "LEDGER_UNAVAILABLE", "RetryInfo"),
+    (NodeFencedError("fenced secret"), "UNAVAILABLE", "STOPPING", "RetryInfo"),
+    (StoppingError("stopping"), "UNAVAILABLE", "STOPPING", "RetryInfo"),
+    (NotYetError("a.B/C"), "UNIMPLEMENTED", "NOT_YET", ""),
+    (ValueError("secret"), "INTERNAL", "COORDINATOR_FAULT", ""),
+    (WriteRefusedError("secret"), "INTERNAL", "COORDINATOR_FAULT", ""),
+    (DescriptorError("secret"), "INTERNAL", "COORDINATOR_FAULT", ""),
+]
+
+
+@pytest.mark.parametrize(("error", "code", "reason", "detail"), CASES, ids=lambda case: type(case).__name__)
+def test_status_reason_and_detail(error: Exception, code: str, reason: str, detail: str) -> None:
+    """Errors carry ErrorInfo and the standard detail that says what to do; no driver's or bug's text leaves (S11)."""
+    status = status_of(error)
+    info = error_details_pb2.ErrorInfo()
+    assert status.details[0].Unpack(info)
+    assert (grpc.StatusCode[code].value[0], "amends", reason) == (status.code, info.domain, info.reason)
+    kinds = [each.type_url.rpartition(".")[2] for each in status.details[1:]]
+    assert kinds == ([detail] if detail else [])
+    assert "secret" not in str(status)
+    assert status.message
+
+
+def test_every_reason_is_given() -> None:
+    """No documented reason is left without an error that gives it."""
+    given = {rule.reason for rule in (*TABLE.values(), FAULT)}
+    assert given == set(ErrorReason.values()) - {ErrorReason.ERROR_REASON_UNSPECIFIED}
+
+
+def test_every_fault_has_its_path() -> None:
+    """A malformed request or definition reports all its faults at once with their paths."""
+    bad = error_details_pb2.BadRequest()
+    assert status_of(InvalidDefinitionError(FAULTS)).details[1].Unpack(bad)
+    assert [(each.field, each.description) for each in bad.field_violations] == [
+        (fault.path, fault.description) for fault in FAULTS
+    ]
+
+
+def test_contradictions_and_delays_are_filled_in() -> None:
+    """PreconditionFailure names each contradiction; RetryInfo has a delay above zero."""
+    failure, retry = error_details_pb2.PreconditionFailure(), error_details_pb2.RetryInfo()
+    _unpack(DescriptorConflictError(["a", "b"]), failure)
+    _unpack(LedgerUnavailableError(""), retry)
+    assert [each.description for each in failure.violations] == ["a", "b"]
+    assert retry.retry_delay.seconds > 0
+
+
+def test_long_messages_are_cut() -> None:
+    """A status travels in headers, which have a limit."""
+    assert len(status_of(PayloadError("x" * 10_000)).message) <= 2_048
+
+
+def _unpack(error: Exception, into: Message) -> None:
+    assert status_of(error).details[1].Unpack(into)
