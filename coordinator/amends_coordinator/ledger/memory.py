@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from amends_coordinator.core.definition import StoredDefinition
 from amends_coordinator.core.ids import DefinitionVersion, Instant, NodeId, SagaId, StepName
 from amends_coordinator.core.saga import DeadLetter, Intent, Saga
 from amends_coordinator.core.states import SagaState
@@ -24,7 +25,6 @@ from amends_coordinator.ports.ledger import (
     Page,
     ParticipantRow,
     Started,
-    StoredDefinition,
     StoredSaga,
     SupersededError,
     UnknownPlanError,

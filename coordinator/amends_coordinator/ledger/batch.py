@@ -1,0 +1,190 @@
+"""One transaction of decisions: what each of them writes, under its guard, and what became of it.
+
+The order of statements is semantics.md section 8, rule 3: the node's own row first; then the guard, which selects the
+sagas whose owner and version are what their decision saw; everything else writes only for those. New sagas come last,
+in the order of their ids. So a decision is applied whole or not at all, and one that is refused spoils no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from amends_coordinator.ledger import rows
+from amends_coordinator.ports.ledger import NewSaga, NodeFencedError, Write
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sqlalchemy import Connection
+
+    from amends_coordinator.core.ids import NodeId, SagaId
+    from amends_coordinator.ledger.rows import EncodeInstant, Row
+    from amends_coordinator.ledger.statements import Statements
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The decision is stored. `by_this`: its rows are exactly as it wrote them, nobody has written since."""
+
+    version: int
+    by_this: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class NotApplied:
+    """The saga is not as the decision saw it: load it and see."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockedElsewhere:
+    """Somebody keeps the saga's row locked: try the decision again with the next batch."""
+
+
+Verdict = Applied | NotApplied | LockedElsewhere
+
+
+@dataclass(eq=False, slots=True)
+class Decision:
+    """A start or a write that waits for its transaction. `rows` are made once, for the batch that sends it."""
+
+    future: asyncio.Future[Verdict]
+    queued_time_s: float
+    content: NewSaga | Write
+    rows: DecisionRows | None = None
+
+    @property
+    def saga_id(self) -> SagaId:
+        """The saga that it is about."""
+        return self.content.saga.id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionRows:
+    """The rows that a decision writes."""
+
+    saga: Row
+    intents: Sequence[Row]
+    dead_letters: Sequence[Row]
+    labels: Sequence[Row] = ()
+
+
+@dataclass(slots=True)
+class Batch:
+    """Decisions that share a transaction. `name` goes into `written_by`; sent again after a lost answer it keeps it."""
+
+    name: str
+    decisions: list[Decision] = field(default_factory=list[Decision])
+
+
+def encode(content: NewSaga | Write, written_by: str, instant: EncodeInstant) -> DecisionRows:
+    """The rows of a decision.
+
+    Raises:
+        KeyError, TypeError, ValueError, OverflowError: a value in it can't be stored.
+    """
+    saga = content.saga
+    if isinstance(content, NewSaga):
+        return DecisionRows(
+            saga=rows.saga_insert(content, written_by, instant),
+            intents=rows.intents(saga, saga.intents, instant),
+            dead_letters=rows.dead_letters(saga, saga.dead_letters, instant),
+            labels=rows.labels(saga),
+        )
+    return DecisionRows(
+        saga=rows.saga_update(content, written_by, instant),
+        intents=rows.intents(saga, content.intents, instant),
+        dead_letters=rows.dead_letters(saga, content.dead_letters, instant),
+    )
+
+
+class Transaction:
+    """Applies batches on one connection; begins and commits nothing itself."""
+
+    def __init__(self, connection: Connection, statements: Statements, node: NodeId) -> None:
+        self._connection = connection
+        self._statements = statements
+        self._node = node
+
+    def require_unfenced(self) -> None:
+        """Lock the node's own row, so that nobody fences it before the commit.
+
+        Raises:
+            NodeFencedError: this incarnation was shut out.
+        """
+        if not self._statements.unfenced.fetch(self._connection, (self._node,)):
+            raise NodeFencedError(
+                f"node {self._node} was fenced: drop everything it holds and start as a new incarnation"
+            )
+
+    def apply(self, batch: Batch, sent_before: Mapping[SagaId, tuple[Write, str]]) -> list[Verdict]:
+        """Write what the guard lets through; answers a verdict per decision, in their order.
+
+        `sent_before` holds, by saga, the write that was sent last and the name of its batch.
+        """
+        verdicts: dict[Decision, Verdict] = {}
+        self._apply_writes(batch, sent_before, verdicts)
+        self._apply_starts(batch, verdicts)
+        return [verdicts[decision] for decision in batch.decisions]
+
+    def _apply_writes(
+        self, batch: Batch, sent_before: Mapping[SagaId, tuple[Write, str]], verdicts: dict[Decision, Verdict]
+    ) -> None:
+        writes = [(decision, decision.content) for decision in batch.decisions if isinstance(decision.content, Write)]
+        if not writes:
+            return
+        ids = sorted(decision.saga_id for decision, _ in writes)
+        found = {row[0]: row for row in self._statements.guard(self._connection, ids)}
+        passed: list[DecisionRows] = []
+        for decision, write in writes:
+            row = found.get(decision.saga_id)
+            if row is None:
+                verdicts[decision] = self._not_locked(decision.saga_id)
+            elif row[1] == write.seen_version and row[2] == self._node:
+                verdicts[decision] = Applied(write.seen_version + 1)
+                passed.append(_rows(decision))
+            elif row[3] == batch.name or _was_sent(write, row[3], sent_before):
+                verdicts[decision] = Applied(write.seen_version + 1, by_this=False)
+            else:
+                verdicts[decision] = NotApplied()
+        self._statements.update_saga.run(self._connection, [rows.saga for rows in passed])
+        self._statements.put_intent.run(self._connection, [row for rows in passed for row in rows.intents])
+        self._statements.put_dead_letter.run(self._connection, [row for rows in passed for row in rows.dead_letters])
+
+    def _not_locked(self, saga_id: SagaId) -> Verdict:
+        there = self._statements.tokens(self._connection, [saga_id])
+        return LockedElsewhere() if there else NotApplied()
+
+    def _apply_starts(self, batch: Batch, verdicts: dict[Decision, Verdict]) -> None:
+        starts = [(decision, decision.content) for decision in batch.decisions if isinstance(decision.content, NewSaga)]
+        if not starts:
+            return
+        starts.sort(key=lambda start: start[0].saga_id)
+        self._statements.insert_saga.run(self._connection, [_rows(decision).saga for decision, _ in starts])
+        ids = [decision.saga_id for decision, _ in starts]
+        found = {row[0]: row for row in self._statements.tokens(self._connection, ids)}
+        passed: dict[SagaId, DecisionRows] = {}
+        for decision, new in starts:
+            _, token, written_by, version = found[decision.saga_id]
+            fresh = written_by == batch.name and version == 1
+            verdicts[decision] = Applied(1, by_this=fresh) if token == new.start_token else NotApplied()
+            if token == new.start_token and fresh:
+                passed.setdefault(decision.saga_id, _rows(decision))
+        inserted = passed.values()
+        self._statements.insert_intent.run(self._connection, [row for rows in inserted for row in rows.intents])
+        self._statements.insert_label.run(self._connection, [row for rows in inserted for row in rows.labels])
+        letters = [row for rows in inserted for row in rows.dead_letters]
+        self._statements.insert_dead_letter.run(self._connection, letters)
+
+
+def _rows(decision: Decision) -> DecisionRows:
+    if decision.rows is None:
+        raise TypeError(f"the decision about saga {decision.saga_id} was not encoded")
+    return decision.rows
+
+
+def _was_sent(write: Write, written_by: str, sent_before: Mapping[SagaId, tuple[Write, str]]) -> bool:
+    """Whether an equal write was sent in the batch that wrote the saga last: its answer was lost, not its effect."""
+    sent = sent_before.get(write.saga.id)
+    return sent is not None and sent[1] == written_by and (sent[0] is write or sent[0] == write)

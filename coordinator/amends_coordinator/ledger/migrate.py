@@ -1,0 +1,109 @@
+"""Making and checking the schema. The migrations are in the package, so an installed wheel needs no other file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from alembic import command
+from alembic.config import Config
+from alembic.util import CommandError
+from sqlalchemy import inspect, text
+from sqlalchemy.exc import DBAPIError
+
+from amends_coordinator.ledger.connection import WriteConnection, unavailable
+from amends_coordinator.ledger.factory import MEMORY_URL, sqlite_url
+from amends_coordinator.ledger.schema import REVISION
+from amends_coordinator.ports.ledger import LedgerSchemaError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from amends_coordinator.ledger.dialect import SqlDialect
+
+
+def upgrade(url: str) -> None:
+    """Bring a ledger's schema to the newest that this release knows, making the database if there is none.
+
+    Repeating it changes nothing. It takes the ledger's lock, so no coordinator runs meanwhile.
+
+    Raises:
+        LedgerLockedError: a process uses the ledger.
+        LedgerSchemaError: the schema is newer than this release.
+        LedgerUnavailableError: the database can't be made or reached.
+    """
+    if url == MEMORY_URL:
+        return
+    from amends_coordinator.ledger.dialect import SqliteDialect
+
+    upgrade_database(SqliteDialect(sqlite_url(url)))
+
+
+def upgrade_database(dialect: SqlDialect) -> None:
+    """The same, for a database that is known already."""
+    lock = dialect.lock()
+    lock.acquire()
+    connection = WriteConnection(dialect)
+    try:
+        connection.transact(_migrate)
+    except CommandError as error:
+        raise LedgerSchemaError(
+            f"the schema of the ledger at {dialect.place} is unknown to this release ({error}): run a newer one"
+        ) from error
+    finally:
+        connection.close()
+        lock.release()
+
+
+def configuration() -> Config:
+    """Alembic's configuration, without a file."""
+    config = Config()
+    folder = str(Path(__file__).parent / "migrations")
+    config.set_main_option("script_location", folder.replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+def require_database(dialect: SqlDialect) -> None:
+    """Raise LedgerSchemaError where there is no database at all."""
+    if not dialect.exists():
+        raise LedgerSchemaError(f"there is no ledger at {dialect.place}: run `amends migrate` to make one")
+
+
+def check_schema(dialect: SqlDialect) -> None:
+    """See that the schema is the one that this release knows.
+
+    Raises:
+        LedgerSchemaError: it is missing or another one.
+        LedgerUnavailableError: the database can't be read.
+    """
+    engine = dialect.reader_engine(1)
+    try:
+        with engine.connect() as connection:
+            found = _revision(connection)
+    except DBAPIError as error:
+        raise unavailable(dialect, error) from error
+    finally:
+        engine.dispose()
+    if found is None:
+        raise LedgerSchemaError(
+            f"the database at {dialect.place} has no ledger in it: run `amends migrate` to make one"
+        )
+    if found != REVISION:
+        raise LedgerSchemaError(
+            f"the ledger at {dialect.place} has schema {found}, but this release knows {REVISION}: "
+            "run `amends migrate` if the release is newer, or run the release that made the schema"
+        )
+
+
+def _revision(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    revision: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return revision
+
+
+def _migrate(connection: Connection) -> None:
+    config = configuration()
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")

@@ -1,0 +1,1 @@
+"""The ledger's schema, one revision per file in `versions`. `migrate` runs them."""

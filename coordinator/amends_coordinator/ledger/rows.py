@@ -1,0 +1,189 @@
+"""From the core's values to rows of the write path. `values` goes the other way.
+
+Each function answers the values of one row in the order of the column names above it. They run for every step of every
+saga, so they are plain code.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from json.encoder import encode_basestring_ascii as quoted
+from typing import TYPE_CHECKING
+
+from amends_coordinator.core.saga import Attempt, DeadLetter, Intent, Saga
+from amends_coordinator.ledger.instants import instant_to_text
+from amends_coordinator.ledger.schema import FORMAT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from amends_coordinator.core.ids import Instant, SagaId
+    from amends_coordinator.ports.ledger import NewSaga, Write
+
+    EncodeInstant = Callable[[Instant | None], object]
+    Row = tuple[object, ...]
+
+SAGA_CHANGES = (
+    "version", "written_by", "state", "due_time", "point_of_no_return_passed", "abort_requested", "unproven",
+    "attention_required", "compensations_owed", "output", "failure_step", "failure_reason", "failure_code",
+    "failure_message", "failure_time", "updated_time", "ended_time", "deadline_time",
+)  # fmt: skip
+"""The columns of a saga that its decisions change."""
+
+SAGA_COLUMNS = (
+    *SAGA_CHANGES, "id", "owner", "definition_name", "definition_version", "input", "created_time", "traceparent",
+    "tracestate", "start_token", "input_hash", "input_hash_recipe", "format",
+)  # fmt: skip
+
+INTENT_KEY = ("saga_id", "step", "direction")
+INTENT_CHANGES = (
+    "state", "attempt", "attempts", "attempts_left_out", "next_attempt_time", "unsettled", "refusals", "spent_us",
+    "unsent_us", "request", "response", "last_error", "last_code", "updated_time",
+)  # fmt: skip
+INTENT_COLUMNS = (*INTENT_KEY, "position", "method", "created_time", *INTENT_CHANGES)
+
+DEAD_LETTER_CHANGES = ("last_error", "closed_time")
+DEAD_LETTER_COLUMNS = ("id", "saga_id", "position", "step", "direction", "reason", "opened_time", *DEAD_LETTER_CHANGES)
+
+LABEL_COLUMNS = ("saga_id", "key", "value")
+
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+
+def clean(text: str) -> str:
+    """The text without what databases refuse: NUL and lone surrogates become U+FFFD."""
+    if text.isascii() and "\0" not in text:
+        return text
+    return _UNSTORABLE.sub("\ufffd", text)
+
+
+def saga_update(write: Write, written_by: str, instant: EncodeInstant) -> Row:
+    """The values of `SAGA_CHANGES`, then the id."""
+    return (*_saga_changes(write.saga, write.seen_version + 1, written_by, instant), write.saga.id)
+
+
+def saga_insert(new: NewSaga, written_by: str, instant: EncodeInstant) -> Row:
+    """The values of `SAGA_COLUMNS`."""
+    saga = new.saga
+    return (
+        *_saga_changes(saga, 1, written_by, instant),
+        saga.id,
+        new.owner,
+        saga.plan.name,
+        saga.plan.version,
+        saga.input,
+        instant(saga.created_time),
+        clean(saga.traceparent),
+        clean(saga.tracestate),
+        new.start_token,
+        new.input_hash,
+        new.input_hash_recipe,
+        FORMAT,
+    )
+
+
+def _saga_changes(saga: Saga, version: int, written_by: str, instant: EncodeInstant) -> Row:
+    failure = saga.failure
+    return (
+        version,
+        written_by,
+        saga.state.value,
+        instant(saga.due_time),
+        saga.point_of_no_return_passed,
+        saga.abort_requested,
+        saga.unproven,
+        saga.attention_required,
+        saga.compensations_owed,
+        saga.output,
+        None if failure is None else failure.step,
+        "" if failure is None else clean(failure.reason),
+        "" if failure is None else clean(failure.status_code),
+        "" if failure is None else clean(failure.message),
+        None if failure is None else instant(failure.time),
+        instant(saga.updated_time),
+        instant(saga.ended_time),
+        instant(saga.deadline_time),
+    )
+
+
+def intents(saga: Saga, chosen: Sequence[Intent], instant: EncodeInstant) -> list[Row]:
+    """A row of `INTENT_COLUMNS` for each of the chosen intents of a saga.
+
+    Raises:
+        KeyError: a chosen intent isn't one of the saga's.
+    """
+    positions = {intent.key: position for position, intent in enumerate(saga.intents)}
+    return [_intent(saga.id, positions[intent.key], intent, instant) for intent in chosen]
+
+
+def _intent(saga_id: SagaId, position: int, intent: Intent, instant: EncodeInstant) -> Row:
+    return (
+        saga_id,
+        intent.step,
+        intent.direction.value,
+        position,
+        intent.method,
+        instant(intent.created_time),
+        intent.state.value,
+        intent.attempt,
+        attempts_to_json(intent.attempts),
+        _counts_to_json(intent.attempts_left_out),
+        instant(intent.next_attempt_time),
+        intent.unsettled,
+        intent.refusals,
+        intent.spent_us,
+        intent.unsent_us,
+        intent.request,
+        intent.response,
+        clean(intent.last_error),
+        clean(intent.last_code),
+        instant(intent.updated_time),
+    )
+
+
+def dead_letters(saga: Saga, chosen: Sequence[DeadLetter], instant: EncodeInstant) -> list[Row]:
+    """A row of `DEAD_LETTER_COLUMNS` for each of the chosen dead letters of a saga.
+
+    Raises:
+        KeyError: a chosen dead letter isn't one of the saga's.
+    """
+    positions = {letter.id: position for position, letter in enumerate(saga.dead_letters)}
+    return [
+        (
+            letter.id,
+            saga.id,
+            positions[letter.id],
+            letter.step,
+            None if letter.direction is None else letter.direction.value,
+            letter.reason.value,
+            instant(letter.opened_time),
+            clean(letter.last_error),
+            instant(letter.closed_time),
+        )
+        for letter in chosen
+    ]
+
+
+def labels(saga: Saga) -> list[Row]:
+    """A row of `LABEL_COLUMNS` for each label."""
+    return [(saga.id, clean(key), clean(value)) for key, value in saga.labels.items()]
+
+
+def attempts_to_json(attempts: Sequence[Attempt]) -> str:
+    """A JSON list with an object per attempt; written by hand because `json.dumps` takes four times as long."""
+    if not attempts:
+        return "[]"
+    return f"[{','.join(map(_attempt, attempts))}]"
+
+
+def _attempt(attempt: Attempt) -> str:
+    start = f'{{"number":{attempt.number},"node":{quoted(attempt.node)},"start":"{instant_to_text(attempt.start_time)}"'
+    if attempt.end_time is None:
+        return start + "}"
+    outcome = "" if attempt.outcome is None else f',"outcome":"{attempt.outcome.value}"'
+    return f'{start},"end":"{instant_to_text(attempt.end_time)}","code":{quoted(clean(attempt.status_code))}{outcome}}}'
+
+
+def _counts_to_json(counts: Mapping[str, int]) -> str:
+    return json.dumps(dict(counts), separators=(",", ":")) if counts else "{}"

@@ -1,0 +1,225 @@
+"""The ledger port on a SQL database: who does what, in which thread.
+
+Decisions and other writes go through the one writer thread, questions to the read pool; nothing here blocks the event
+loop. Everything about SQL is in the modules that this one puts together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from amends_coordinator.core.ids import Instant
+from amends_coordinator.ledger import migrate, reads, tasks
+from amends_coordinator.ledger.batch import Applied
+from amends_coordinator.ledger.plans import Plans
+from amends_coordinator.ledger.pool import ReadPool
+from amends_coordinator.ledger.writer import Statistics, Writer
+from amends_coordinator.ports.ledger import (
+    LedgerUnavailableError,
+    NodeFencedError,
+    Started,
+    StoredSaga,
+    SupersededError,
+    UnreadableSagaError,
+    WriteRefusedError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from amends_coordinator.core.definition import StoredDefinition
+    from amends_coordinator.core.ids import DefinitionVersion, NodeId, SagaId
+    from amends_coordinator.core.plan import Plan
+    from amends_coordinator.core.states import SagaState
+    from amends_coordinator.ledger.dialect import Lock, SqlDialect
+    from amends_coordinator.ports.ledger import (
+        InstanceRow,
+        NewSaga,
+        Page,
+        ParticipantRow,
+        Write,
+    )
+
+UNREADABLE_PAUSE_US = 60_000_000
+"""How much later a saga that can't be read is due again."""
+
+_log: Any = structlog.get_logger(__name__)  # structlog's loggers are untyped proxies
+
+
+class _Access:
+    """Everything that exists only while the ledger is open."""
+
+    def __init__(self, *, node: NodeId, lock: Lock, writer: Writer, pool: ReadPool, plans: Plans) -> None:
+        self.node = node
+        self.lock = lock
+        self.writer = writer
+        self.pool = pool
+        self.plans = plans
+
+    async def stop(self) -> None:
+        """End the threads, then give the lock back."""
+        await self.writer.stop()
+        await asyncio.to_thread(self.pool.close)
+        self.lock.release()
+
+
+class SqlLedger:
+    """The ledger port on one database.
+
+    Args:
+        dialect: the kind of database, and where it is.
+        read_connections: how many questions are answered at once.
+        patience_s: how long a call waits for a database that fails, before it raises `LedgerUnavailableError`.
+    """
+
+    def __init__(self, dialect: SqlDialect, *, read_connections: int = 4, patience_s: float = 5.0) -> None:
+        self._dialect = dialect
+        self._read_connections = read_connections
+        self._patience_s = patience_s
+        self._access: _Access | None = None
+        self._statistics = Statistics()
+
+    @property
+    def statistics(self) -> Statistics:
+        """Counts since the ledger was opened; they stay readable when it is closed."""
+        return self._statistics if self._access is None else self._access.writer.statistics
+
+    async def open(self, node: NodeId, *, plans: Callable[[StoredDefinition], Plan]) -> None:
+        """See the port."""
+        lock = self._dialect.lock()
+        await asyncio.to_thread(migrate.require_database, self._dialect)
+        await asyncio.to_thread(lock.acquire)
+        try:
+            await asyncio.to_thread(migrate.check_schema, self._dialect)
+        except BaseException:
+            lock.release()
+            raise
+        access = _Access(
+            node=node,
+            lock=lock,
+            writer=Writer(self._dialect, node, patience_s=self._patience_s),
+            pool=ReadPool(self._dialect, connections=self._read_connections),
+            plans=Plans(plans),
+        )
+        try:
+            await access.writer.run_unfenced(lambda connection: tasks.take_over(connection, self._dialect, node))
+        except BaseException:
+            await access.stop()
+            raise
+        self._access = access
+
+    async def close(self) -> None:
+        """See the port."""
+        access = self._opened()
+        try:
+            await access.writer.run(lambda connection: tasks.give_up(connection, access.node))
+        except NodeFencedError:
+            _log.warning("node was fenced before it closed the ledger", node=access.node)
+        finally:
+            await self.abandon()
+
+    async def abandon(self) -> None:
+        """Give the ledger up as a crash does: nothing is released, and no other method may follow."""
+        access, self._access = self._opened(), None
+        await access.stop()
+        self._statistics = access.writer.statistics
+
+    async def heartbeat(self, now: Instant) -> None:
+        """See the port."""
+        access = self._opened()
+        await access.writer.run(lambda connection: tasks.heartbeat(connection, access.node, now))
+
+    async def start(self, new: NewSaga) -> Started:
+        """See the port."""
+        verdict = await self._opened().writer.decide(new)
+        if isinstance(verdict, Applied) and verdict.by_this:
+            return Started(started=True, stored=StoredSaga(saga=new.saga, version=verdict.version, owner=new.owner))
+        return Started(started=isinstance(verdict, Applied), stored=await self._reload(new.saga.id))
+
+    async def append(self, write: Write) -> int:
+        """See the port."""
+        verdict = await self._opened().writer.decide(write)
+        if isinstance(verdict, Applied):
+            return verdict.version
+        raise SupersededError(await self._reload(write.saga.id))
+
+    async def load(self, saga_id: SagaId) -> StoredSaga | None:
+        """See the port."""
+        found = (await self._load([saga_id])).get(saga_id)
+        if isinstance(found, UnreadableSagaError):
+            raise found
+        return found
+
+    async def claim(self, *, now: Instant, limit: int, held: frozenset[SagaId]) -> Sequence[StoredSaga]:
+        """See the port."""
+        access = self._opened()
+        ids = await access.writer.run(
+            lambda connection: tasks.claim(connection, access.node, now=now, limit=limit, held=held)
+        )
+        if not ids:
+            return []
+        found = await self._load(ids)
+        unreadable = {saga_id: error for saga_id, error in found.items() if isinstance(error, UnreadableSagaError)}
+        for saga_id, error in unreadable.items():
+            _log.error("saga unreadable", saga_id=saga_id, error=str(error))
+        if unreadable:
+            later = Instant(now + UNREADABLE_PAUSE_US)
+            await access.writer.run(lambda connection: tasks.postpone(connection, list(unreadable), later))
+        loaded = (found.get(saga_id) for saga_id in ids)
+        return [stored for stored in loaded if isinstance(stored, StoredSaga)]
+
+    async def list_sagas(
+        self, *, states: frozenset[SagaState], limit: int, before: tuple[Instant, SagaId] | None
+    ) -> Page:
+        """See the port."""
+        access = self._opened()
+        return await access.pool.run(
+            lambda connection: reads.list_sagas(connection, access.plans, states=states, limit=limit, before=before)
+        )
+
+    async def count_by_state(self) -> dict[SagaState, int]:
+        """See the port."""
+        return await self._opened().pool.run(reads.count_by_state)
+
+    async def put_definition(self, definition: StoredDefinition) -> StoredDefinition:
+        """See the port."""
+        return await self._opened().writer.run(
+            lambda connection: tasks.put_definition(connection, self._dialect, definition)
+        )
+
+    async def get_definition(self, name: str, version: DefinitionVersion | None) -> StoredDefinition | None:
+        """See the port."""
+        return await self._opened().pool.run(lambda connection: reads.get_definition(connection, name, version))
+
+    async def put_participant(self, participant: ParticipantRow, instance: InstanceRow) -> None:
+        """See the port."""
+        await self._opened().writer.run(
+            lambda connection: tasks.put_participant(connection, self._dialect, participant, instance)
+        )
+
+    async def remove_instance(self, participant: str, instance_id: str) -> None:
+        """See the port."""
+        await self._opened().writer.run(lambda connection: tasks.remove_instance(connection, participant, instance_id))
+
+    async def participants(self) -> tuple[Sequence[ParticipantRow], Sequence[InstanceRow]]:
+        """See the port."""
+        return await self._opened().pool.run(reads.participants)
+
+    def _opened(self) -> _Access:
+        if self._access is None:
+            raise LedgerUnavailableError("this ledger is not open: open it first, and use it no more once it is closed")
+        return self._access
+
+    async def _load(self, ids: Sequence[SagaId]) -> dict[SagaId, StoredSaga | UnreadableSagaError]:
+        access = self._opened()
+        return await access.pool.run(lambda connection: reads.load(connection, ids, access.plans))
+
+    async def _reload(self, saga_id: SagaId) -> StoredSaga:
+        """The saga that stood in the way of a decision."""
+        stored = await self.load(saga_id)
+        if stored is None:
+            raise WriteRefusedError(f"saga {saga_id} was not changed: the ledger has no saga with this id")
+        return stored

@@ -1,0 +1,136 @@
+"""What is written besides decisions: nodes, claims, definitions, participants. Each in a transaction of its own.
+
+The writer may run a task again after an error that left open whether it was committed, so every one of them comes to
+the same result when it is repeated.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+from sqlalchemy import ColumnElement, and_, bindparam, delete, false, or_, select, text, update
+
+from amends_coordinator.core.ids import Instant, NodeId, SagaId
+from amends_coordinator.ledger import schema, values
+from amends_coordinator.ledger.rows import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy import Connection
+
+    from amends_coordinator.core.definition import StoredDefinition
+    from amends_coordinator.ledger.dialect import SqlDialect
+    from amends_coordinator.ports.ledger import InstanceRow, ParticipantRow
+
+
+def take_over(connection: Connection, dialect: SqlDialect, node_id: NodeId) -> None:
+    """Add this incarnation's row, fence all others and release their sagas. Only the holder of the lock may do this."""
+    node = schema.node
+    started_time = Instant(time.time_ns() // 1_000)
+    row = {"node_id": node_id, "started_time": started_time, "fenced": False, "format": schema.FORMAT}
+    connection.execute(dialect.insert_new(node), row)
+    connection.execute(update(node).where(node.c.node_id != node_id, node.c.fenced == false()).values(fenced=True))
+    _release(connection, schema.saga.c.owner != node_id)
+
+
+def give_up(connection: Connection, node_id: NodeId) -> None:
+    """Release this incarnation's sagas."""
+    _release(connection, schema.saga.c.owner == node_id)
+
+
+def _release(connection: Connection, owned: ColumnElement[bool]) -> None:
+    """Let anybody claim the sagas at once: due since they were last written, so that the oldest come first."""
+    saga = schema.saga
+    connection.execute(
+        update(saga)
+        .where(text(schema.ACTIVE), saga.c.owner.is_not(None), owned)
+        .values(owner=None, due_time=saga.c.updated_time, version=saga.c.version + 1)
+    )
+
+
+def heartbeat(connection: Connection, node_id: NodeId, now: Instant) -> None:
+    """Write the node's sign of life."""
+    connection.execute(update(schema.node).where(schema.node.c.node_id == node_id).values(heartbeat_time=now))
+
+
+def claim(
+    connection: Connection, node_id: NodeId, *, now: Instant, limit: int, held: frozenset[SagaId]
+) -> Sequence[SagaId]:
+    """Become the owner of sagas that are due; answers their ids, oldest due first.
+
+    As many more are looked at as are held, so that held ones never hide others.
+    """
+    saga = schema.saga
+    due = connection.execute(
+        select(saga.c.id, saga.c.owner)
+        .where(
+            text(schema.ACTIVE),
+            saga.c.due_time <= now,
+            or_(saga.c.owner.is_(None), saga.c.owner == node_id),
+            saga.c.format <= schema.FORMAT,
+        )
+        .order_by(saga.c.due_time, saga.c.id)
+        .limit(limit + len(held))
+        .with_for_update(key_share=True, skip_locked=True)
+    ).all()
+    chosen = [(SagaId(saga_id), owner) for saga_id, owner in due if saga_id not in held][:limit]
+    unowned = [{"row_id": saga_id} for saga_id, owner in chosen if owner is None]
+    if unowned:
+        claimed = and_(saga.c.id == bindparam("row_id"), saga.c.owner.is_(None))
+        connection.execute(update(saga).where(claimed).values(owner=node_id, version=saga.c.version + 1), unowned)
+    return [saga_id for saga_id, _ in chosen]
+
+
+def postpone(connection: Connection, ids: Sequence[SagaId], due_time: Instant) -> None:
+    """Make sagas due later; nothing else about them changes."""
+    saga = schema.saga
+    rows = [{"row_id": saga_id} for saga_id in ids]
+    connection.execute(update(saga).where(saga.c.id == bindparam("row_id")).values(due_time=due_time), rows)
+
+
+def put_definition(connection: Connection, dialect: SqlDialect, definition: StoredDefinition) -> StoredDefinition:
+    """Store a definition unless it exists; answers what is stored."""
+    table = schema.saga_definition
+    row = {
+        "name": definition.name,
+        "version": definition.version,
+        "content": definition.content,
+        "created_time": definition.created_time,
+    }
+    connection.execute(dialect.insert_new(table), row)
+    stored = select(table).where(table.c.name == definition.name, table.c.version == definition.version)
+    return values.definition(connection.execute(stored).mappings().one())
+
+
+def put_participant(
+    connection: Connection, dialect: SqlDialect, participant: ParticipantRow, instance: InstanceRow
+) -> None:
+    """Add or replace a participant and one of its instances."""
+    changed = ("services", "descriptors", "updated_time")
+    row = {
+        "name": participant.name,
+        "services": json.dumps(list(participant.services)),
+        "descriptors": participant.descriptors,
+        "created_time": participant.created_time,
+        "updated_time": participant.updated_time,
+    }
+    connection.execute(dialect.insert_or_update(schema.participant, key=("name",), changed=changed), row)
+    process = {
+        "participant": instance.participant,
+        "instance_id": instance.instance_id,
+        "address": clean(instance.address),
+        "capacity": instance.capacity,
+        "lease_end_time": instance.lease_end_time,
+    }
+    key = ("participant", "instance_id")
+    changed = ("address", "capacity", "lease_end_time")
+    connection.execute(dialect.insert_or_update(schema.participant_instance, key=key, changed=changed), process)
+
+
+def remove_instance(connection: Connection, participant: str, instance_id: str) -> None:
+    """Remove an instance if it is there."""
+    table = schema.participant_instance
+    connection.execute(delete(table).where(table.c.participant == participant, table.c.instance_id == instance_id))

@@ -1,0 +1,347 @@
+"""The writer: one thread that owns the write connection, and the queue before it.
+
+Whatever waits when the last transaction is done goes into the next one (group commit); nothing waits for company. A
+batch holds at most one decision per saga, apart from starts that compete for an id. Claims, heartbeats and other single
+tasks have transactions of their own.
+
+What can go wrong, and what happens then:
+
+* An error at COMMIT leaves open whether the batch is stored. The connection is dropped and the batch sent again, under
+  the same name, on a new one: its guards recognise what is stored already.
+* Any other database error: the same, with growing pauses. Whoever has waited for `patience_s` gets
+  `LedgerUnavailableError`; the writer goes on trying for those that come later.
+* Data that the database refuses: the batch is split until the guilty decision is alone, and that one gets
+  `WriteRefusedError`.
+* This node was fenced: everybody in the batch gets `NodeFencedError`.
+
+Answers go to the event loop with one `call_soon_threadsafe` per batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import structlog
+from sqlalchemy.exc import DBAPIError
+
+from amends_coordinator.ledger.batch import Applied, Batch, Decision, LockedElsewhere, Transaction, Verdict, encode
+from amends_coordinator.ledger.connection import WriteConnection
+from amends_coordinator.ledger.statements import Statements
+from amends_coordinator.ports.ledger import LedgerError, LedgerUnavailableError, NewSaga, Write, WriteRefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from sqlalchemy import Connection
+
+    from amends_coordinator.core.ids import NodeId, SagaId
+    from amends_coordinator.ledger.dialect import SqlDialect
+
+T = TypeVar("T")
+
+BATCH_LIMIT = 512
+"""Decisions in one transaction at most."""
+
+SENT_LIMIT = 20_000
+"""Sagas whose last write is remembered, to recognise it when it is sent again."""
+
+_FIRST_PAUSE_S = 0.02
+_LONGEST_PAUSE_S = 1.0
+
+_log: Any = structlog.get_logger(__name__)  # structlog's loggers are untyped proxies
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics:
+    """Counts since the ledger was opened: transactions committed, batches of decisions among them, decisions in these,
+    and how often a transaction was to be sent again after an error.
+    """
+
+    commits: int = 0
+    batches: int = 0
+    decisions: int = 0
+    largest_batch: int = 0
+    sent_again: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class _Task:
+    """A transaction of its own. `run` answers the result; it may run more than once."""
+
+    future: asyncio.Future[Any]  # Any: each task has its own result, typed again where it is submitted
+    queued_time_s: float
+    run: Callable[[Connection], object]
+    needs_fence: bool
+
+
+class _Stop:
+    """Ends the thread."""
+
+
+class Writer:
+    """See the module. Made and used on one event loop; everything behind the queue runs in the thread."""
+
+    def __init__(self, dialect: SqlDialect, node: NodeId, *, patience_s: float) -> None:
+        self._dialect = dialect
+        self._node = node
+        self._patience_s = patience_s
+        self._connection = WriteConnection(dialect)
+        self._statements = Statements(dialect, self._connection.compiler)
+        self._loop = asyncio.get_running_loop()
+        self._queue: queue.SimpleQueue[Decision | _Task | _Stop] = queue.SimpleQueue()
+        self._decisions: deque[Decision] = deque()
+        self._tasks: deque[_Task] = deque()
+        self._in_hand: Sequence[Decision | _Task] = ()
+        self._running = True
+        self._stopping = threading.Event()
+        self._batch_number = 0
+        self._sent: dict[SagaId, tuple[Write, str]] = {}
+        self._pause_s = _FIRST_PAUSE_S
+        self._statistics = Statistics()
+        self._thread = threading.Thread(target=self._run, name="ledger-writer", daemon=True)
+        self._thread.start()
+
+    @property
+    def statistics(self) -> Statistics:
+        """What was done so far."""
+        return self._statistics
+
+    def decide(self, content: NewSaga | Write) -> asyncio.Future[Verdict]:
+        """Queue a decision; the future has its verdict, or a `LedgerError`."""
+        future: asyncio.Future[Verdict] = self._loop.create_future()
+        self._put(Decision(future, time.monotonic(), content))
+        return future
+
+    def run(self, task: Callable[[Connection], T]) -> asyncio.Future[T]:
+        """Queue a transaction of its own, which a fenced node does not make. `task` may run more than once."""
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._put(_Task(future, time.monotonic(), task, needs_fence=True))
+        return future
+
+    def run_unfenced(self, task: Callable[[Connection], T]) -> asyncio.Future[T]:
+        """The same without looking at the node's own row: for the transaction that takes the ledger."""
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._put(_Task(future, time.monotonic(), task, needs_fence=False))
+        return future
+
+    async def stop(self) -> None:
+        """Finish what waits (or fail it, while the database is away) and end the thread."""
+        self._stopping.set()
+        self._queue.put(_Stop())
+        await asyncio.to_thread(self._thread.join)
+
+    def _put(self, item: Decision | _Task) -> None:
+        if self._stopping.is_set():
+            item.future.set_exception(LedgerUnavailableError("the ledger is closed: open it again before using it"))
+        else:
+            self._queue.put(item)
+
+    # ---- everything below runs in the thread ----
+
+    def _run(self) -> None:
+        while self._running or self._decisions or self._tasks:
+            self._collect(wait=self._running and not self._decisions and not self._tasks)
+            try:
+                self._work()
+            except Exception as error:  # noqa: BLE001 - a fault of ours must not end the thread and hang every caller
+                _log.exception("ledger writer failed")
+                self._connection.drop()
+                self._fail(self._in_hand, LedgerUnavailableError(f"the ledger's writer failed: {error!r}"))
+        self._connection.close()
+
+    def _collect(self, *, wait: bool) -> None:
+        """Take over what is queued; wait for something if there is nothing else to do."""
+        while True:
+            try:
+                item = self._queue.get(block=wait)
+            except queue.Empty:
+                return
+            wait = False
+            if isinstance(item, Decision):
+                self._decisions.append(item)
+            elif isinstance(item, _Task):
+                self._tasks.append(item)
+            else:
+                self._running = False
+
+    def _work(self) -> None:
+        """One round: one task if one waits, then one batch of the decisions."""
+        if self._tasks:
+            task = self._tasks.popleft()
+            self._in_hand = (task,)
+            self._carry_out(task)
+        if self._decisions:
+            chosen, later = _choose(self._decisions)
+            self._decisions = deque(later)
+            self._in_hand = chosen
+            self._send(self._encoded(chosen))
+        self._in_hand = ()
+
+    def _encoded(self, decisions: list[Decision]) -> Batch:
+        """The next batch; decisions with values that no database takes are refused at once."""
+        self._batch_number += 1
+        batch = Batch(f"{self._node}:{self._batch_number}")
+        for decision in decisions:
+            try:
+                decision.rows = encode(decision.content, batch.name, self._dialect.instant)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it came from this decision's values
+                self._fail([decision], _refusal(decision, error))
+            else:
+                batch.decisions.append(decision)
+        return batch
+
+    def _send(self, batch: Batch) -> None:
+        """Send a batch until it is answered, split because of its data, or given up."""
+        while batch.decisions:
+            try:
+                verdicts = self._transact(lambda connection: self._apply(connection, batch))
+            except LedgerUnavailableError as error:
+                self._pause(error)
+                batch.decisions = self._still_patient(batch.decisions, error)
+            except LedgerError as error:
+                self._fail(batch.decisions, error)
+                return
+            except Exception as error:  # noqa: BLE001 - whatever it is, it came from this batch's data
+                self._split(batch, error)
+                return
+            else:
+                self._answer(batch, verdicts)
+                return
+
+    def _apply(self, connection: Connection, batch: Batch) -> list[Verdict]:
+        transaction = Transaction(connection, self._statements, self._node)
+        transaction.require_unfenced()
+        verdicts = transaction.apply(batch, self._sent)
+        for decision, verdict in zip(batch.decisions, verdicts, strict=True):
+            if isinstance(decision.content, Write) and isinstance(verdict, Applied) and verdict.by_this:
+                self._sent.pop(decision.saga_id, None)
+                self._sent[decision.saga_id] = (decision.content, batch.name)
+        while len(self._sent) > SENT_LIMIT:
+            self._sent.pop(next(iter(self._sent)))
+        return verdicts
+
+    def _split(self, batch: Batch, error: Exception) -> None:
+        if len(batch.decisions) == 1:
+            self._fail(batch.decisions, _refusal(batch.decisions[0], error))
+            return
+        middle = len(batch.decisions) // 2
+        for half in (batch.decisions[:middle], batch.decisions[middle:]):
+            self._send(Batch(batch.name, half))
+
+    def _answer(self, batch: Batch, verdicts: list[Verdict]) -> None:
+        counted = self._statistics
+        self._statistics = replace(
+            counted,
+            batches=counted.batches + 1,
+            decisions=counted.decisions + len(verdicts),
+            largest_batch=max(counted.largest_batch, len(verdicts)),
+        )
+        answers: list[tuple[asyncio.Future[Any], object]] = []
+        for decision, verdict in zip(batch.decisions, verdicts, strict=True):
+            if isinstance(verdict, LockedElsewhere):
+                self._decisions.append(decision)
+            else:
+                answers.append((decision.future, verdict))
+        self._deliver(answers)
+
+    def _carry_out(self, task: _Task) -> None:
+        """Run a task until it is answered, refused or given up."""
+        while True:
+            try:
+                result = self._transact(lambda connection: self._guarded(connection, task))
+            except LedgerUnavailableError as error:
+                self._pause(error)
+                if not self._still_patient([task], error):
+                    return
+            except LedgerError as error:
+                self._fail([task], error)
+                return
+            except Exception as error:  # noqa: BLE001 - whatever it is, it came from this task's data
+                self._fail(
+                    [task], WriteRefusedError(f"the ledger refuses this data ({_words(error)}): don't repeat it")
+                )
+                return
+            else:
+                self._deliver([(task.future, result)])
+                return
+
+    def _guarded(self, connection: Connection, task: _Task) -> object:
+        if task.needs_fence:
+            Transaction(connection, self._statements, self._node).require_unfenced()
+        return task.run(connection)
+
+    def _transact(self, work: Callable[[Connection], T]) -> T:
+        result = self._connection.transact(work)
+        self._pause_s = _FIRST_PAUSE_S
+        self._statistics = replace(self._statistics, commits=self._statistics.commits + 1)
+        return result
+
+    def _pause(self, error: LedgerUnavailableError) -> None:
+        """Wait a little before the next try, and give up everybody who has waited too long meanwhile."""
+        _log.warning("ledger unavailable", error=str(error), pause_s=self._pause_s)
+        self._statistics = replace(self._statistics, sent_again=self._statistics.sent_again + 1)
+        self._stopping.wait(self._pause_s)
+        self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
+        self._collect(wait=False)
+        self._decisions = deque(self._still_patient(self._decisions, error))
+        self._tasks = deque(self._still_patient(self._tasks, error))
+
+    def _still_patient(self, items: Iterable[Waiting], error: LedgerUnavailableError) -> list[Waiting]:
+        """Those that can wait longer; the others are told. Nobody waits once the ledger is to be closed."""
+        found = list(items)
+        oldest = float("inf") if self._stopping.is_set() else time.monotonic() - self._patience_s
+        self._fail([item for item in found if item.queued_time_s <= oldest], error)
+        return [item for item in found if item.queued_time_s > oldest]
+
+    def _fail(self, items: Iterable[Decision | _Task], error: LedgerError) -> None:
+        self._deliver([(item.future, error) for item in items])
+
+    def _deliver(self, answers: list[tuple[asyncio.Future[Any], object]]) -> None:
+        if answers and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(_set_all, answers)
+
+
+Waiting = TypeVar("Waiting", Decision, _Task)
+
+
+def _choose(decisions: Iterable[Decision]) -> tuple[list[Decision], list[Decision]]:
+    """The next batch and what has to wait: one decision per saga, apart from starts that compete for an id."""
+    chosen: list[Decision] = []
+    later: list[Decision] = []
+    open_to_starts: dict[SagaId, bool] = {}
+    for decision in decisions:
+        is_start = isinstance(decision.content, NewSaga)
+        fits = decision.saga_id not in open_to_starts or (is_start and open_to_starts[decision.saga_id])
+        if fits and len(chosen) < BATCH_LIMIT:
+            chosen.append(decision)
+        else:
+            later.append(decision)
+        open_to_starts[decision.saga_id] = is_start and fits
+    return chosen, later
+
+
+def _set_all(answers: list[tuple[asyncio.Future[Any], object]]) -> None:
+    for future, answer in answers:
+        if future.done():
+            continue  # whoever waited for it was cancelled
+        if isinstance(answer, BaseException):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
+
+
+def _refusal(decision: Decision, error: Exception) -> WriteRefusedError:
+    return WriteRefusedError(
+        f"saga {decision.saga_id}: the ledger refuses this write's data ({_words(error)}); repeating it is useless"
+    )
+
+
+def _words(error: Exception) -> str:
+    """What the database said, without the statement and its values."""
+    return str(error.orig) if isinstance(error, DBAPIError) else repr(error)
