@@ -10,10 +10,8 @@ from typing import Annotated, TypeVar
 import grpc
 import typer
 from google.protobuf.message import DecodeError
-
-# These two come with stubs but without the marker that mypy asks for.
-from google.rpc.error_details_pb2 import BadRequest, ErrorInfo  # type: ignore[import-untyped]
-from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo  # type: ignore[import-untyped]  # has no py.typed
+from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # has no py.typed
 
 from amends.cli.errors import CommandError
 from amends.cli.formats import cut

@@ -11,10 +11,8 @@ from google.protobuf.any_pb2 import Any
 from google.protobuf.descriptor import FileDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message import Message
-
-# These two come with stubs but without the marker that mypy asks for.
-from google.rpc.error_details_pb2 import BadRequest, ErrorInfo  # type: ignore[import-untyped]
-from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo  # type: ignore[import-untyped]  # has no py.typed
+from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # has no py.typed
 
 from amends.v1.saga_definition_pb2 import SagaDefinition
 from amends.v1.saga_pb2 import Saga
