@@ -49,7 +49,9 @@ class Source:
         """The source that is a field of this one."""
         message = self.shape.message
         if message is None:
-            raise UnknownFieldError(f"{self} is a {self.shape.text}: it has no field {name!r} that could be named")
+            raise UnknownFieldError(
+                f"{self} is of type {self.shape.text}: it has no field {name!r} that could be named"
+            )
         return replace(self, path=(*self.path, name), shape=shape_of_field(find_field(message, name)))
 
     def binding(self, target: str) -> saga_definition_pb2.Binding:
@@ -101,6 +103,12 @@ class Reference:
 
     def __repr__(self) -> str:
         return f"<reference {self.__amends_source__}>"
+
+    def __copy__(self) -> Reference:
+        return self
+
+    def __deepcopy__(self, _memo: object) -> Reference:
+        return self
 
     __setattr__ = __delattr__ = _refuse
     __bool__ = __str__ = __format__ = __bytes__ = __int__ = __float__ = __complex__ = __index__ = _refuse

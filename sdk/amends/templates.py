@@ -86,7 +86,9 @@ def make_template(
 def _fitting(source: Source, field: FieldDescriptor, where: str) -> Source:
     wanted = shape_of_field(field)
     if not source.shape.fits(wanted):
-        raise DefinitionError(f"{where}: {field.name} takes a {wanted.text}, but {source} is a {source.shape.text}")
+        raise DefinitionError(
+            f"{where}: {field.name} is of type {wanted.text}, but {source} is of type {source.shape.text}"
+        )
     return source
 
 
@@ -103,7 +105,7 @@ def _literal(message_type: type[Message], field: FieldDescriptor, value: object,
     except (TypeError, ValueError, AttributeError) as error:
         wanted = shape_of_field(field).text
         raise DefinitionError(
-            f"{where}: {field.name} takes a {wanted}, not this {type(value).__name__}: {error}"
+            f"{where}: {field.name} is of type {wanted}, not this {type(value).__name__}: {error}"
         ) from error
 
 

@@ -1,0 +1,1 @@
+"""The SDK of those who describe, start and follow sagas."""
