@@ -10,10 +10,12 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto, FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 
 from amends_coordinator.definitions.errors import DescriptorError, quote
+from amends_coordinator.definitions.fields import is_repeated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -22,6 +24,22 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
 GOOGLE_FILES = "google/protobuf/"
+
+
+def is_readable(message: Message) -> bool:
+    """Whether all text in a file is text. Descriptors are proto2, where broken UTF-8 parses and comes out as bytes."""
+    for field, value in message.ListFields():
+        values = value if is_repeated(field) else (value,)
+        if field.type == FieldDescriptor.TYPE_STRING and not all(isinstance(text, str) for text in values):
+            return False
+        if field.type == FieldDescriptor.TYPE_MESSAGE and not all(is_readable(inner) for inner in values):
+            return False
+    return True
+
+
+def readable_files(files: FileDescriptorSet) -> FileDescriptorSet:
+    """The files in which all text is text; everything else in this package takes only those."""
+    return FileDescriptorSet(file=filter(is_readable, files.file))
 
 
 def canonical_file(file: FileDescriptorProto) -> FileDescriptorProto:
@@ -75,11 +93,14 @@ def closure(names: Iterable[str], files: Mapping[str, FileDescriptorProto]) -> l
 def build_pool(files: FileDescriptorSet) -> DescriptorPool:
     """A pool of its own with these files, whatever their order.
 
-    Pools never replace a file, so new content needs a new pool.
+    Pools never replace a file, so new content needs a new pool. What a participant sends goes through here before
+    anything else of this module looks at it.
 
     Raises:
         DescriptorError: the files are not complete or contradict each other.
     """
+    if not is_readable(files):
+        raise DescriptorError("there is text that is not UTF-8 in the files; send files as protoc makes them")
     pool = DescriptorPool()
     by_name = {file.name: file for file in files.file}
     for name in closure(by_name, by_name):

@@ -17,7 +17,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from amends.v1 import saga_definition_pb2 as pb
 from amends_coordinator.definitions.by_name import resolve_by_name
-from amends_coordinator.definitions.descriptors import GOOGLE_FILES, file_digest
+from amends_coordinator.definitions.descriptors import GOOGLE_FILES, file_digest, is_readable, readable_files
 from amends_coordinator.definitions.errors import DescriptorError, Fault, FaultList, InvalidDefinitionError, quote
 from amends_coordinator.definitions.schema import Schema
 from amends_coordinator.definitions.spans import DAY_US, PATIENT, QUICK, SAGA_TIMEOUT_US, Span, fill_retry
@@ -59,7 +59,7 @@ def resolve(definition: pb.SagaDefinition, *, announced: Sequence[FileDescriptor
     resolved.ClearField("version")
     resolved.ClearField("create_time")
     faults = FaultList()
-    schema = Schema(resolved.descriptors, *announced)
+    schema = Schema(*(readable_files(files) for files in (resolved.descriptors, *announced)))
     _check_files(resolved.descriptors, faults)
     _check_unknown_fields(resolved, faults)
     _Resolution(resolved, schema, faults).run()
@@ -86,6 +86,9 @@ def _check_files(files: FileDescriptorSet, faults: FaultList) -> None:
     """One name, one content: protobuf would take the first and never look at the second."""
     digests: dict[str, str] = {}
     for index, file in enumerate(files.file):
+        if not is_readable(file):
+            faults.add(f"descriptors.file[{index}]", "it has text that is not UTF-8; send files as protoc makes them")
+            continue
         digest = file_digest(file)
         if digests.setdefault(file.name, digest) != digest:
             faults.add(

@@ -42,7 +42,10 @@ KNOWN_EVERYWHERE = {
 
 
 class Schema:
-    """Finds messages and methods by name. Where two sets hold one file or one name, the first set wins."""
+    """Finds messages and methods by name. Where two sets hold one file or one name, the first set wins.
+
+    Takes readable files only; see `readable_files`.
+    """
 
     def __init__(self, *sets: FileDescriptorSet) -> None:
         self._files: dict[str, FileDescriptorProto] = {}

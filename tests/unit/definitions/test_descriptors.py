@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from amends_coordinator.definitions.descriptors import build_pool, conflicts, file_digest, services_of
 from amends_coordinator.definitions.errors import DescriptorError
-from tests.unit.definitions.samples import ANNOUNCED, PACKAGE, SERVICE
+from amends_coordinator.definitions.registration import Fault, InvalidDefinitionError, resolve
+from tests.unit.definitions.samples import ANNOUNCED, PACKAGE, SERVICE, definition
 
 
 def money(*fields: str, name: str = "common/money.proto") -> FileDescriptorSet:
@@ -83,3 +84,20 @@ def test_protobufs_own_files_never_conflict() -> None:
     newer.CopyFrom(older)
     newer.file[0].message_type.add(name="FeatureSet")
     assert conflicts({"payments": older}, newer) == []
+
+
+def test_broken_text_in_descriptors_is_refused() -> None:
+    """L2: descriptors are proto2, where broken UTF-8 parses; it is refused before anything reads it as text."""
+    for broken in (b"\x0a\x01\xff", b"\x22\x03\x0a\x01\xff", b"\x1a\x01\xff"):
+        files = FileDescriptorSet()
+        files.CopyFrom(ANNOUNCED)
+        files.file[0].MergeFromString(broken)
+        with pytest.raises(DescriptorError, match="not UTF-8"):
+            build_pool(files)
+        written = definition()
+        written.descriptors.CopyFrom(files)
+        with pytest.raises(InvalidDefinitionError) as caught:
+            resolve(written, announced=[files])
+        assert Fault("descriptors.file[0]", "it has text that is not UTF-8; send files as protoc makes them") in (
+            caught.value.faults
+        )

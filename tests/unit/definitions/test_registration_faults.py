@@ -8,7 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from google.protobuf.message import DecodeError
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
+from amends.v1 import saga_definition_pb2 as pb
 from amends_coordinator.definitions.registration import InvalidDefinitionError, resolve
 from tests.unit.definitions.samples import ANNOUNCED, PACKAGE, SERVICE, TRIP, definition
 
@@ -59,3 +63,26 @@ def test_a_hostile_path_is_cut_short() -> None:
         )
     assert "has more than 32 names" in caught.value.faults[0].description
     assert len(caught.value.faults[0].description) < 300
+
+
+@given(st.data())
+def test_a_damaged_definition_is_faulty_or_sound(data: st.DataObject) -> None:
+    """L2: whatever bytes a client sends as a definition, they end in faults or in a version, never in a traceback."""
+    written = definition(TRIP)
+    if data.draw(st.booleans(), "carries its descriptors"):
+        written.descriptors.CopyFrom(ANNOUNCED)
+    content = bytearray(written.SerializeToString())
+    for _ in range(data.draw(st.integers(1, 3), "damages")):
+        place = data.draw(st.integers(0, len(content) - 1), "place")
+        content[place] = data.draw(st.integers(0, 255), "byte")
+    try:
+        damaged = pb.SagaDefinition.FromString(bytes(content))
+    except DecodeError:
+        assume(False)
+        return
+    try:
+        resolved = resolve(damaged, announced=[ANNOUNCED])
+    except InvalidDefinitionError as error:
+        assert error.faults
+    else:
+        assert resolve(resolved).version == resolved.version
