@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -33,6 +34,16 @@ def paths(check: Callable[[Checks], object]) -> list[str]:
     except InvalidRequestError as error:
         return [fault.path for fault in error.faults]
     return []
+
+
+def check_payload(payload: AnyMessage, checks: Checks) -> None:
+    """A payload of at most 4 bytes."""
+    checks.payload("input", payload, limit_bytes=4)
+
+
+def check_page_size(size: int, checks: Checks) -> None:
+    """The size of a page."""
+    checks.page_size("page_size", size)
 
 
 @pytest.mark.parametrize("good", ["a", "A9", "order-1042", "a.b_c~d", "0" * 128])
@@ -79,8 +90,7 @@ def test_payloads_are_typed_and_limited() -> None:
     assert not paths(lambda checks: checks.payload("input", AnyMessage(type_url=url, value=b"1234"), limit_bytes=4))
     assert paths(lambda checks: checks.payload("input", AnyMessage(type_url=url, value=b"12345"), limit_bytes=4))
     for bad in ("/", "type.googleapis.com/", "type.googleapis.com/a b", "x/.a", "a."):
-        wrong = AnyMessage(type_url=bad)
-        assert paths(lambda checks, wrong=wrong: checks.payload("input", wrong, limit_bytes=4)) == ["input.type_url"]
+        assert paths(partial(check_payload, AnyMessage(type_url=bad))) == ["input.type_url"]
 
 
 def test_page_sizes() -> None:
@@ -88,7 +98,7 @@ def test_page_sizes() -> None:
     assert Checks().page_size("page_size", 0) == 100
     assert Checks().page_size("page_size", 1000) == 1000
     for bad in (-1, 1001, 2**31 - 1):
-        assert paths(lambda checks, bad=bad: checks.page_size("page_size", bad)) == ["page_size"]
+        assert paths(partial(check_page_size, bad)) == ["page_size"]
 
 
 @pytest.mark.parametrize(

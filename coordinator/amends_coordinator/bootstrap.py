@@ -1,0 +1,260 @@
+"""Puts one coordinator process together, runs it until it is told to stop, and takes it apart in order.
+
+Start: read and check the settings, take the port, open the ledger (older incarnations are fenced, their sagas
+released), load the registry, answer requests, sweep. Stop: health says NOT_SERVING, no new request is taken, those
+under way are answered, calls to participants end or are handed over within the grace, the ledger is given back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from amends_coordinator.calls.unary import UnaryParticipants
+from amends_coordinator.core.ids import NodeId
+from amends_coordinator.definitions.catalog import Catalog
+from amends_coordinator.engine.engine import Engine
+from amends_coordinator.engine.registry import Registry
+from amends_coordinator.engine.settings import EngineSettings
+from amends_coordinator.grpc_api.server import Api, ApiSettings, CannotListenError
+from amends_coordinator.ledger.factory import MEMORY_URL, open_ledger, sqlite_url
+from amends_coordinator.ledger.migrate import upgrade
+from amends_coordinator.ports.ledger import LedgerError
+from amends_coordinator.settings import Settings, SettingsError
+from amends_coordinator.system import SystemClock, SystemIds
+from amends_coordinator.telemetry import names
+from amends_coordinator.telemetry.logs import LogTelemetry, configure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from amends_coordinator.ports.ledger import Ledger
+
+__all__ = ["Coordinator", "LedgerError", "Settings", "SettingsError", "main", "migrate", "run", "serve"]
+
+_log: Any = structlog.get_logger("amends.node")  # structlog's loggers are proxies that it declares as Any itself
+_MICROS = 1_000_000
+
+
+class Coordinator:
+    """One incarnation, wired. To be made on the running event loop; `start`, then `run`, then `stop`."""
+
+    def __init__(self, settings: Settings, *, ledger: Ledger) -> None:
+        ids, clock = SystemIds(), SystemClock()
+        self.node = NodeId(f"{socket.gethostname()}-{ids.token()[:12]}")
+        self._settings = settings
+        self._ledger = ledger
+        self._ledger_is_open = False
+        self._telemetry = LogTelemetry()
+        catalog = Catalog(ledger_name=settings.ledger_name)
+        self._registry = Registry(ledger=ledger, clock=clock, lease_us=round(settings.participant_lease_s * _MICROS))
+        self._participants = UnaryParticipants(
+            directory=self._registry,
+            clock=clock,
+            ledger_name=settings.ledger_name,
+            payload_limit_bytes=settings.payload_limit_bytes,
+            connect_gate_s=settings.connect_gate_s,
+        )
+        self._engine = Engine(
+            ledger=ledger,
+            participants=self._participants,
+            clock=clock,
+            ids=ids,
+            telemetry=self._telemetry,
+            catalog=catalog,
+            settings=_engine_settings(settings),
+            node=self.node,
+        )
+        self._api = Api(
+            _api_settings(settings),
+            driving=self._engine,
+            ledger=ledger,
+            registry=self._registry,
+            catalog=catalog,
+            clock=clock,
+        )
+
+    async def start(self) -> int:
+        """Take the port and the ledger, and answer requests; the port's number.
+
+        Raises:
+            CannotListenError, LedgerError: it can't; `stop` ends what was begun.
+        """
+        port = self._api.bind()
+        await self._engine.open()
+        self._ledger_is_open = True
+        await self._registry.load()
+        await self._api.start()
+        _log.info(names.NODE_STARTED, **{names.NODE: self.node, names.PORT: port})
+        return port
+
+    async def run(self) -> None:
+        """Sweep, and keep health true, until cancelled; raises what can't be gone on with."""
+        watching = asyncio.create_task(self._watch_health(), name="watch health")
+        try:
+            await self._engine.run()
+        finally:
+            watching.cancel()
+            with suppress(asyncio.CancelledError):
+                await watching
+
+    async def stop(self) -> None:
+        """Finish or hand over within the grace, and give the ledger back. Safe after a `start` that failed."""
+        grace_s = self._settings.stop_grace_s
+        await asyncio.gather(self._api.stop(grace_s), self._engine.stop(grace_s))
+        await self._participants.close()
+        if self._ledger_is_open:
+            self._ledger_is_open = False
+            try:
+                await self._ledger.close()
+            except LedgerError as error:  # its sagas are found by the next incarnation all the same
+                _log.warning(names.LEDGER_UNAVAILABLE, **{names.ERROR: str(error)})
+            _log.info(names.NODE_STOPPED, **{names.NODE: self.node})
+
+    async def _watch_health(self) -> None:
+        """Say NOT_SERVING while the sweeper can't get through to the ledger, or hasn't for a whole lease."""
+        loop = asyncio.get_running_loop()
+        seen_pass, seen_failures, passed_s = self._engine.last_pass_time, 0, loop.time()
+        while True:
+            await asyncio.sleep(self._settings.sweep_interval_s)
+            if self._engine.last_pass_time != seen_pass:
+                seen_pass, passed_s = self._engine.last_pass_time, loop.time()
+                self._telemetry.ledger_available()
+                await self._api.health.tell(serving=True)
+            elif self._telemetry.failed_passes != seen_failures or loop.time() - passed_s > self._settings.lease_ttl_s:
+                seen_failures = self._telemetry.failed_passes
+                await self._api.health.tell(serving=False)
+
+
+async def serve(
+    settings: Settings, *, ready: Callable[[str], None] | None = None, stopping: asyncio.Event | None = None
+) -> None:
+    """Run one coordinator until `stopping` is set (or the task is cancelled).
+
+    Args:
+        settings: everything that can be set.
+        ready: is told the address, "127.0.0.1:7070", once requests are answered.
+        stopping: ends it; without one only a cancellation does.
+
+    Raises:
+        SettingsError, CannotListenError, LedgerError: it could not start, or can't go on; each says what to do.
+    """
+    settings.check()
+    await asyncio.to_thread(_make_if_missing, settings.ledger_url)
+    coordinator = Coordinator(settings, ledger=open_ledger(settings.ledger_url))
+    try:
+        port = await coordinator.start()
+        if ready is not None:
+            ready(f"{settings.host}:{port}")
+        await _first_of(coordinator.run(), (stopping or asyncio.Event()).wait())
+    finally:
+        await coordinator.stop()
+
+
+async def _first_of(running: Coroutine[Any, Any, None], stopping: Coroutine[Any, Any, Any]) -> None:
+    """Return when either ends, and end the other; what `running` raises is raised."""
+    run_task = asyncio.create_task(running, name="run coordinator")
+    stop_task = asyncio.create_task(stopping, name="wait for the end")
+    try:
+        await asyncio.wait((run_task, stop_task), return_when=asyncio.FIRST_COMPLETED)
+        if run_task.done():
+            run_task.result()
+    finally:
+        for task in (run_task, stop_task):
+            task.cancel()
+        await asyncio.gather(run_task, stop_task, return_exceptions=True)
+
+
+def run(settings: Settings) -> int:
+    """Run one coordinator until SIGTERM or SIGINT; the exit code. Prints `listening on HOST:PORT` once it is ready."""
+    configure(level=settings.log_level, form=settings.log_format)
+    try:
+        asyncio.run(_until_signal(settings))
+    except (SettingsError, CannotListenError, LedgerError) as error:
+        _complain(error)
+        return 1
+    except Exception as error:  # noqa: BLE001  # the process's edge: what can't be gone on with ends it, with its traceback
+        _log.critical(names.NODE_FAILED, exc_info=error)
+        return 1
+    return 0
+
+
+def main(**overrides: object) -> int:
+    """Run with the settings of the environment and `overrides` above them (None: not overridden); the exit code."""
+    try:
+        settings = Settings.load(**overrides)
+    except SettingsError as error:
+        _complain(error)
+        return 1
+    return run(settings)
+
+
+def migrate(url: str | None = None) -> str:
+    """Bring a ledger's tables to the schema of this release, making it where there is none; safe to repeat.
+
+    Args:
+        url: where the ledger is; None: where the environment says.
+
+    Returns:
+        A sentence about what was done.
+
+    Raises:
+        SettingsError, LedgerError: it can't be done; the message says why and what to do.
+    """
+    chosen = Settings.load(ledger_url=url).ledger_url
+    if chosen == MEMORY_URL:
+        return "a ledger in memory has no schema; there is nothing to do"
+    upgrade(chosen)
+    return f"the ledger {sqlite_url(chosen).database} has the schema of this release"
+
+
+async def _until_signal(settings: Settings) -> None:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    await serve(settings, ready=_announce, stopping=stopping)
+
+
+def _make_if_missing(url: str) -> None:
+    """Make a SQLite ledger that doesn't exist yet; one that exists is never changed without being asked to."""
+    if url == MEMORY_URL:
+        return
+    file = Path(sqlite_url(url).database or "")
+    if not file.exists() or not file.stat().st_size:
+        upgrade(url)
+
+
+def _announce(address: str) -> None:
+    sys.stdout.write(f"listening on {address}\n")
+    sys.stdout.flush()
+
+
+def _complain(error: Exception) -> None:
+    sys.stderr.write("".join(f"amends: {line}\n" for line in str(error).splitlines()))
+
+
+def _engine_settings(settings: Settings) -> EngineSettings:
+    return EngineSettings(
+        sweep_interval_s=settings.sweep_interval_s,
+        heartbeat_interval_s=settings.heartbeat_interval_s,
+        lease_ttl_s=settings.lease_ttl_s,
+        max_running_sagas=settings.max_running_sagas,
+        payload_limit_bytes=settings.payload_limit_bytes,
+    )
+
+
+def _api_settings(settings: Settings) -> ApiSettings:
+    return ApiSettings(
+        host=settings.host,
+        port=settings.port,
+        ledger_name=settings.ledger_name,
+        payload_limit_bytes=settings.payload_limit_bytes,
+    )
