@@ -49,6 +49,10 @@ def test_serve_until_told_to_stop(tmp_path: Path, runner: CliRunner, stop: signa
     with serving("--ledger-url", f"sqlite:///{tmp_path / 'ledger.db'}") as (process, address):
         listed = runner.invoke(app, ["saga", "list", "--coordinator", address])
         assert (listed.exit_code, listed.stderr) == (0, "no sagas\n")
+        unknown = runner.invoke(app, ["saga", "get", "nope", "--coordinator", address])
+        assert (unknown.exit_code, "(SAGA_NOT_FOUND)\n" in unknown.stderr) == (1, True)
+        undefined = runner.invoke(app, ["saga", "start", "nope", "--input", "{}", "--coordinator", address])
+        assert (undefined.exit_code, "(DEFINITION_NOT_FOUND)\n" in undefined.stderr) == (1, True)
         process.send_signal(stop)
         assert process.wait(timeout=30) == 0
 
@@ -64,43 +68,42 @@ def test_serve_on_a_port_that_is_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (["--port", "99999"], "AMENDS_PORT"),
-        (["--host", "192.0.2.1"], "AMENDS_INSECURE"),
-        (["--ledger-url", "nonsense:secret"], ""),
-        (["--ledger-url", "mysql://ada:secret@localhost/x"], ""),
-    ],
+    ("arguments", "named"), [(["--port", "99999"], "AMENDS_PORT"), (["--host", "192.0.2.1"], "AMENDS_INSECURE")]
 )
-def test_serve_with_settings_that_cannot_be(arguments: list[str], named: str) -> None:
-    """A sentence for each fault, exit 1, and never the ledger's password."""
-    done = amends("serve", *arguments)
-    assert done.returncode == 1
-    assert done.stderr
+def test_serve_with_settings_that_cannot_be(runner: CliRunner, arguments: list[str], named: str) -> None:
+    """A sentence that names the setting, and exit 1."""
+    done = runner.invoke(app, ["serve", *arguments])
+    assert (done.exit_code, done.stdout) == (1, "")
     assert named in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_serve_without_a_usable_ledger() -> None:
+    """A plain error, and never the ledger's password."""
+    done = amends("serve", "--ledger-url", "mysql://ada:secret@localhost/x")
+    assert done.returncode == 1
+    assert done.stderr.startswith("amends: ")
     assert "Traceback" not in done.stderr
     assert "secret" not in done.stdout + done.stderr
 
 
-def test_migrate_is_safe_to_repeat(tmp_path: Path) -> None:
-    """The tables are made once; the second time there is nothing to do."""
-    url = f"sqlite:///{tmp_path / 'ledger.db'}"
-    first, second = amends("migrate", "--ledger-url", url), amends("migrate", "--ledger-url", url)
-    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
-    assert first.stdout.strip()
-    assert second.stdout.strip()
-    assert (tmp_path / "ledger.db").exists()
+def test_migrate_is_safe_to_repeat(runner: CliRunner, tmp_path: Path) -> None:
+    """The tables are made once; the second time there is nothing to do, and both end well."""
+    for _ in range(2):
+        done = runner.invoke(app, ["migrate", "--ledger-url", f"sqlite:///{tmp_path / 'ledger.db'}"])
+        assert done.exit_code == 0, done.stderr
+        assert done.stdout.strip()
+        assert (tmp_path / "ledger.db").exists()
 
 
 @pytest.mark.parametrize(
-    "url", ["nonsense:secret", "sqlite:///no/such/folder/ledger.db", "mysql://a:secret@localhost/x"]
+    "url", ["nonsense:secret", "sqlite:///no/such/folder/ledger.db", "mysql://ada:secret@localhost/x"]
 )
-def test_migrate_what_cannot_be_migrated(url: str) -> None:
+def test_migrate_what_cannot_be_migrated(runner: CliRunner, url: str) -> None:
     """One plain error without the password."""
-    done = amends("migrate", "--ledger-url", url)
-    assert (done.returncode, done.stdout) == (1, "")
+    done = runner.invoke(app, ["migrate", "--ledger-url", url])
+    assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.startswith("the ledger can't be migrated: ")
-    assert "Traceback" not in done.stderr
     assert "secret" not in done.stderr
 
 
