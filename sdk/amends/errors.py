@@ -66,7 +66,7 @@ class CoordinatorError(AmendsError):
             isn't known to us, "UNKNOWN".
         status_code: the gRPC status code.
         fields: the refused fields with their paths; empty if no field is at fault.
-        what_to_do: the next step, in words; may be empty.
+        what_to_do: the next step, in words; empty where the message says it.
         retry_delay: how long the coordinator asks to wait before the next try, if it does.
     """
 
@@ -82,7 +82,9 @@ class CoordinatorError(AmendsError):
     ) -> None:
         self.message, self.reason, self.status_code = message, reason, status_code
         self.fields, self.what_to_do, self.retry_delay = tuple(fields), what_to_do, retry_delay
-        lines = [f"{message} [{reason}]", *(f"  {fault.path}: {fault.description}" for fault in self.fields)]
+        # The coordinator's message may list the fields already; a long one is cut off, the fields never are.
+        unsaid = [fault for fault in self.fields if fault.description not in message]
+        lines = [f"{message} [{reason}]", *(f"  {fault.path}: {fault.description}" for fault in unsaid)]
         super().__init__("\n".join([*lines, what_to_do] if what_to_do else lines))
 
 

@@ -104,9 +104,7 @@ class SagaHandle(Generic[Out]):
             if saga.output.Unpack(output):
                 return cast("Out", output)  # the class is the saga's second type
         except DecodeError as error:
-            raise UnreadableAnswerError(
-                f"{self._output_of(saga)} has bytes that don't parse as that: {error}"
-            ) from error
+            raise UnreadableAnswerError(f"{self._output_of(saga)} its bytes don't parse: {error}") from error
         if saga.purged:
             raise UnreadableAnswerError(f"saga {saga.saga_id!r} committed, but its output isn't kept any more")
         found = saga.output.TypeName() or "missing"

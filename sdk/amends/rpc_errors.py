@@ -17,20 +17,21 @@ if TYPE_CHECKING:
 
 DOMAIN = "amends"
 
+# What to do is said here where the coordinator's own message doesn't.
 _BY_REASON: dict[str, tuple[type[errors.CoordinatorError], str]] = {
     "INVALID_REQUEST": (errors.InvalidRequestError, "Correct the named fields."),
     "INVALID_PAYLOAD": (errors.InvalidRequestError, "Send a message of the type that the definition names."),
     "INVALID_DEFINITION": (errors.InvalidDefinitionError, "Correct the saga at the named paths and start it again."),
-    "SAGA_NOT_FOUND": (errors.SagaNotFoundError, "Check the saga's id and the coordinator's address."),
+    "SAGA_NOT_FOUND": (errors.SagaNotFoundError, ""),
     "DEFINITION_NOT_FOUND": (
         errors.DefinitionNotFoundError,
-        "Start the saga with SagaClient.start, which registers it.",
+        "",
     ),
-    "SAGA_ID_IN_USE": (errors.SagaIdInUseError, "The saga that exists is unchanged; use another id for this input."),
-    "LEDGER_UNAVAILABLE": (errors.CoordinatorUnavailableError, "Nothing was stored; try again in a moment."),
-    "STOPPING": (errors.CoordinatorUnavailableError, "Try again; another coordinator or the next one answers."),
+    "SAGA_ID_IN_USE": (errors.SagaIdInUseError, ""),
+    "LEDGER_UNAVAILABLE": (errors.CoordinatorUnavailableError, ""),
+    "STOPPING": (errors.CoordinatorUnavailableError, ""),
     "NOT_YET": (errors.NotYetError, "Use a release of the coordinator that carries it out."),
-    "COORDINATOR_FAULT": (errors.CoordinatorError, "The coordinator's log has the details under the saga's id."),
+    "COORDINATOR_FAULT": (errors.CoordinatorError, ""),
 }
 
 
