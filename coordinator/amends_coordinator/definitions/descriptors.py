@@ -38,8 +38,19 @@ def is_readable(message: Message) -> bool:
 
 
 def readable_files(files: FileDescriptorSet) -> FileDescriptorSet:
-    """The files in which all text is text; everything else in this package takes only those."""
+    """The files in which all text is text."""
     return FileDescriptorSet(file=filter(is_readable, files.file))
+
+
+def require_readable(files: FileDescriptorSet) -> None:
+    """Refuse files whose text is not text, before anything reads it.
+
+    Raises:
+        DescriptorError: which file it is.
+    """
+    for index, file in enumerate(files.file):
+        if not is_readable(file):
+            raise DescriptorError(f"file {index} has text that is not UTF-8; send files as protoc makes them")
 
 
 def canonical_file(file: FileDescriptorProto) -> FileDescriptorProto:
@@ -93,14 +104,12 @@ def closure(names: Iterable[str], files: Mapping[str, FileDescriptorProto]) -> l
 def build_pool(files: FileDescriptorSet) -> DescriptorPool:
     """A pool of its own with these files, whatever their order.
 
-    Pools never replace a file, so new content needs a new pool. What a participant sends goes through here before
-    anything else of this module looks at it.
+    Pools never replace a file, so new content needs a new pool.
 
     Raises:
         DescriptorError: the files are not complete or contradict each other.
     """
-    if not is_readable(files):
-        raise DescriptorError("there is text that is not UTF-8 in the files; send files as protoc makes them")
+    require_readable(files)
     pool = DescriptorPool()
     by_name = {file.name: file for file in files.file}
     for name in closure(by_name, by_name):
@@ -142,7 +151,12 @@ def symbols_of(file: FileDescriptorProto) -> Iterator[tuple[str, Message]]:
 
 
 def services_of(files: FileDescriptorSet) -> frozenset[str]:
-    """Full names of all services in these files."""
+    """Full names of all services in these files.
+
+    Raises:
+        DescriptorError: they aren't readable.
+    """
+    require_readable(files)
     return frozenset(
         f"{file.package}.{service.name}" if file.package else service.name
         for file in files.file
@@ -159,7 +173,11 @@ def conflicts(announced_by_others: Mapping[str, FileDescriptorSet], new: FileDes
 
     Returns:
         One sentence for each contradiction; empty: none.
+
+    Raises:
+        DescriptorError: the new files aren't readable.
     """
+    require_readable(new)
     new_files, new_symbols = _fingerprints(new)
     found: list[str] = []
     for participant, files in sorted(announced_by_others.items()):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from hypothesis import given
@@ -11,6 +13,9 @@ from amends_coordinator.definitions.descriptors import build_pool, conflicts, fi
 from amends_coordinator.definitions.errors import DescriptorError
 from amends_coordinator.definitions.registration import Fault, InvalidDefinitionError, resolve
 from tests.unit.definitions.samples import ANNOUNCED, PACKAGE, SERVICE, definition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def money(*fields: str, name: str = "common/money.proto") -> FileDescriptorSet:
@@ -86,14 +91,21 @@ def test_protobufs_own_files_never_conflict() -> None:
     assert conflicts({"payments": older}, newer) == []
 
 
+def compare_with_nobody(files: FileDescriptorSet) -> object:
+    """`conflicts` of the only participant."""
+    return conflicts({}, files)
+
+
 def test_broken_text_in_descriptors_is_refused() -> None:
     """L2: descriptors are proto2, where broken UTF-8 parses; it is refused before anything reads it as text."""
     for broken in (b"\x0a\x01\xff", b"\x22\x03\x0a\x01\xff", b"\x1a\x01\xff"):
         files = FileDescriptorSet()
         files.CopyFrom(ANNOUNCED)
         files.file[0].MergeFromString(broken)
-        with pytest.raises(DescriptorError, match="not UTF-8"):
-            build_pool(files)
+        readers: tuple[Callable[[FileDescriptorSet], object], ...] = (build_pool, services_of, compare_with_nobody)
+        for read in readers:
+            with pytest.raises(DescriptorError, match="file 0 has text that is not UTF-8"):
+                read(files)
         written = definition()
         written.descriptors.CopyFrom(files)
         with pytest.raises(InvalidDefinitionError) as caught:
