@@ -23,7 +23,7 @@ from amends_coordinator.definitions.catalog import Catalog
 from amends_coordinator.engine.engine import Engine
 from amends_coordinator.engine.registry import Registry
 from amends_coordinator.engine.settings import EngineSettings
-from amends_coordinator.grpc_api.server import Api, ApiSettings, CannotListenError
+from amends_coordinator.grpc_api.server import Api, ApiSettings, CannotListenError, target
 from amends_coordinator.ledger.factory import MEMORY_URL, open_ledger, sqlite_url
 from amends_coordinator.ledger.migrate import upgrade
 from amends_coordinator.ports.ledger import LedgerError
@@ -152,7 +152,7 @@ async def serve(
     try:
         port = await coordinator.start()
         if ready is not None:
-            ready(f"{settings.host}:{port}")
+            ready(target(settings.host, port))
         await _first_of(coordinator.run(), (stopping or asyncio.Event()).wait())
     finally:
         await coordinator.stop()

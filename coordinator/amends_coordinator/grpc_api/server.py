@@ -101,7 +101,7 @@ class Api:
         host, port = self._settings.host, self._settings.port
         _probe(host, port)
         try:
-            return self._server.add_insecure_port(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+            return self._server.add_insecure_port(target(host, port))
         except RuntimeError as error:
             raise CannotListenError(f"can't listen on port {port} of {host}; choose another address or port") from error
 
@@ -115,6 +115,12 @@ class Api:
         await self.health.end()
         await self._gate.close(grace_s=grace_s)
         await self._server.stop(LAST_ANSWERS_S)
+
+
+def target(host: str, port: int) -> str:
+    """HOST:PORT as gRPC and people write it: an IPv6 address in brackets."""
+    bare = host.strip("[]")
+    return f"[{bare}]:{port}" if ":" in bare else f"{bare}:{port}"
 
 
 def _options(settings: ApiSettings) -> list[tuple[str, int]]:

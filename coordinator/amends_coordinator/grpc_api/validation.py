@@ -100,7 +100,7 @@ class Checks:
     def size(self, path: str, size: int, *, limit_bytes: int) -> None:
         """A payload's size."""
         if size > limit_bytes:
-            self.fault(path, f"has {size} bytes; at most {limit_bytes} are accepted: send a reference instead")
+            self.fault(path, f"has {size} bytes; at most {limit_bytes} are accepted (AMENDS_PAYLOAD_LIMIT_BYTES)")
 
     def page_size(self, path: str, size: int) -> int:
         """The size of a page; 0 means the default."""

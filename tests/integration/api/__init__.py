@@ -1,0 +1,1 @@
+"""The public API over real gRPC, on the ledger in memory."""
