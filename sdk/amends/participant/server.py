@@ -144,13 +144,14 @@ class ParticipantServer:
         self._running.announcer.start()
 
     async def serve(self) -> None:
-        """Start, run until SIGTERM, SIGINT or `stop()`, and stop.
+        """Start unless that was done, run until SIGTERM, SIGINT or `stop()`, and stop.
 
         Raises:
             DescriptorConflictError: another participant announces the same type with other content.
             CannotListenError, InvalidParticipantError: as `start`.
         """
-        await self.start()
+        if self._running is None:
+            await self.start()
         running = self._started()
         with _on_signals(running.stop_asked):
             try:
