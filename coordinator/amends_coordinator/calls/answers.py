@@ -31,7 +31,7 @@ def ok_answer(
             status_code="OK",
             message=f"the response has {len(response)} bytes, the limit is {limit_bytes}",
         )
-    found = dict(trailers)
+    found = _by_key(trailers)
     outcome = classify("OK", found, parses=parses(response))
     if outcome is not Outcome.SUCCEEDED:
         return Answer(
@@ -42,7 +42,7 @@ def ok_answer(
 
 def error_answer(error: grpc.aio.AioRpcError) -> Answer:
     """The answer that any other status gives."""
-    trailers = dict(error.trailing_metadata() or ())
+    trailers = _by_key(error.trailing_metadata() or ())
     code = error.code().name
     reason, retry_delay_us = _details(trailers.get(STATUS_DETAILS))
     return Answer(
@@ -52,6 +52,11 @@ def error_answer(error: grpc.aio.AioRpcError) -> Answer:
         reason=reason,
         retry_delay_us=retry_delay_us,
     )
+
+
+def _by_key(trailers: Iterable[tuple[str, str | bytes]]) -> dict[str, str | bytes]:
+    """Of repeated keys the last. (`dict` would take gRPC's metadata for a mapping, which it only resembles.)"""
+    return {key: value for key, value in trailers}  # noqa: C416 - see above
 
 
 def _abort_reason(trailers: Mapping[str, str | bytes]) -> str | None:
