@@ -182,6 +182,9 @@ class SagaClient:
 
     async def _version(self, saga: Saga[In, Out]) -> str:
         fingerprint = saga.fingerprint()
+        if fingerprint in self._versions:
+            # Without the lock: a registration that takes its time holds up no start of another saga.
+            return self._versions[fingerprint]
         async with self._registering:
             if fingerprint not in self._versions:
                 request = saga_service_pb2.RegisterSagaDefinitionRequest(definition=saga.definition())

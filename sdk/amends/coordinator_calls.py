@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
-from amends.errors import CoordinatorUnavailableError
+from amends.errors import ClientClosedError, CoordinatorUnavailableError
 from amends.rpc_errors import coordinator_error
 from amends.v1.saga_service_pb2_grpc import SagaServiceStub
 
@@ -81,9 +81,11 @@ class CoordinatorCalls:
         else:
             self._channel = grpc.aio.secure_channel(target, credentials, options=all_options)
         self._stub = SagaServiceStub(self._channel)
+        self._closed = False
 
     async def close(self) -> None:
-        """Closes the channel; calls under way end as cancelled."""
+        """Closes the channel; calls under way end with `ClientClosedError`."""
+        self._closed = True
         await self._channel.close()
 
     async def call(
@@ -133,3 +135,15 @@ class CoordinatorCalls:
             return await rpc(self._stub)(request, timeout=timeout_s, metadata=tuple(metadata))
         except grpc.aio.AioRpcError as failed:
             raise coordinator_error(failed, target=self.target, doing=doing) from failed
+        except grpc.aio.UsageError as error:
+            raise ClientClosedError(_closed_while(doing)) from error
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._closed and task is not None and not task.cancelling():
+                # gRPC cancels the calls of a channel that is closed; nobody cancelled this task.
+                raise ClientClosedError(_closed_while(doing)) from None
+            raise
+
+
+def _closed_while(doing: str) -> str:
+    return f"{doing}: the client was closed meanwhile; sagas go on without it, ask again with an open one"

@@ -43,7 +43,7 @@ class WrongMessageError(AmendsError, TypeError):
 
 
 class ClientClosedError(AmendsError):
-    """The client isn't open. What to do: use it inside `async with SagaClient(...) as client:`."""
+    """The client isn't open. What to do: use it inside `async with SagaClient(...) as client:`, as long as it takes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
@@ -44,6 +45,15 @@ class CompensationFailurePolicy(Enum):
     """They go on: leaving the refund undone because the release failed would be worse. The default."""
     HALT = saga_definition_pb2.COMPENSATION_FAILURE_POLICY_HALT
     """They wait until a person has settled it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """A definition as it was after so many changes of its description."""
+
+    changes: int
+    content: bytes
+    fingerprint: str
 
 
 class Saga(Generic[In, Out]):
@@ -114,7 +124,7 @@ class Saga(Generic[In, Out]):
         # `Any`: each step has a request and a response type of its own.
         self._steps: list[Step[Any, Any]] = []
         self._scope = Scope(name)
-        self._built: tuple[int, bytes] | None = None
+        self._built: _Built | None = None
 
     def __repr__(self) -> str:
         return f"<saga {self.name!r}: {', '.join(step.name for step in self._steps) or 'no steps yet'}>"
@@ -258,18 +268,18 @@ class Saga(Generic[In, Out]):
         Raises:
             DefinitionError: something is missing; all missing things are named at once.
         """
-        return saga_definition_pb2.SagaDefinition.FromString(self._content())
+        return saga_definition_pb2.SagaDefinition.FromString(self._build().content)
 
     def fingerprint(self) -> str:
         """A digest of the definition's content: equal descriptions have equal ones. Raises like `definition`."""
-        return hashlib.sha256(self._content()).hexdigest()
+        return self._build().fingerprint
 
-    def _content(self) -> bytes:
+    def _build(self) -> _Built:
         # Building takes about a millisecond and every start needs it, so it is kept until the description changes.
-        if self._built is None or self._built[0] != self._scope.changes:
+        if self._built is None or self._built.changes != self._scope.changes:
             content = build_definition(self).SerializeToString(deterministic=True)
-            self._built = self._scope.changes, content
-        return self._built[1]
+            self._built = _Built(self._scope.changes, content, hashlib.sha256(content).hexdigest())
+        return self._built
 
     def _add(
         self,

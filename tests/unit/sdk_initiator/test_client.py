@@ -410,3 +410,25 @@ async def test_a_client_that_is_not_open_says_how_to_open_it() -> None:
         await handle.wait()
     with pytest.raises(DefinitionError, match=r"call_timeout is 5: pass a timedelta"):
         SagaClient("localhost:7070", call_timeout=cast("Any", 5))
+
+
+async def test_a_client_that_is_closed_ends_what_waits_for_it(
+    coordinator: TellingCoordinator, dead_address: str
+) -> None:
+    """Whoever still waits is told that the client was closed, not that somebody cancelled the task."""
+    async with serving(coordinator) as address, SagaClient(address) as client:
+        handle = await client.start(whole_saga(), PlanTrip(), saga_id="trip-1")
+        cancelled, waiting = asyncio.create_task(handle.wait()), asyncio.create_task(handle.wait())
+        await coordinator.waiting.wait()
+        cancelled.cancel()
+        await client.close()
+        with pytest.raises(ClientClosedError, match=r"waiting for saga 'trip-1': the client was closed meanwhile"):
+            await waiting
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+    async with SagaClient(dead_address) as lonely:
+        pausing = asyncio.create_task(lonely.handle(whole_saga(), "trip-1").wait())
+        with pytest.raises(WaitTimeoutError):
+            await lonely.handle(whole_saga(), "trip-1").wait(timedelta(milliseconds=100))
+    with pytest.raises(ClientClosedError):
+        await pausing
