@@ -48,7 +48,7 @@ class Coordinator:
 
     def __init__(self, settings: Settings, *, ledger: Ledger) -> None:
         ids, clock = SystemIds(), SystemClock()
-        self.node = NodeId(f"{socket.gethostname()}-{ids.token()[:12]}")
+        self.node = NodeId(f"{settings.node_name or socket.gethostname()}-{ids.token()[:12]}")
         self._settings = settings
         self._ledger = ledger
         self._ledger_is_open = False

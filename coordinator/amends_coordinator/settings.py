@@ -47,6 +47,10 @@ class Settings(BaseSettings):
     """The name of the ledger, part of every key's UUID: staging and production may share a participant. Never change it
     while sagas run. Default "default"."""
 
+    node_name: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,63})?$")
+    """What this process's incarnations are called in the ledger and in logs, in front of a random part. Default: the
+    machine's host name."""
+
     lease_ttl_s: Seconds = 10.0
     """How long, in seconds, this node may drive its sagas after its last sign of life. Default 10."""
 

@@ -269,8 +269,9 @@ class Call(_message.Message):
     """
     @_builtins.property
     def request(self) -> Global___MessageTemplate:
-        """How the request is built. Unset: an empty request; for a compensation and a lookup every field is resolved at
-        registration from the field of the same name and type in the action's response, else in the action's request.
+        """How the request is built. Unset: an empty request. Fields of a compensation that it doesn't name are resolved at
+        registration from the field of the same name and type in the action's response, else in the action's request; those
+        of a lookup from the action's request alone, because it is asked while the response is missing.
         """
 
     @_builtins.property
