@@ -1,0 +1,1 @@
+"""Suites that every adapter of a port passes."""

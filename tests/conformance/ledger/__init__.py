@@ -1,0 +1,1 @@
+"""The guarantees of the ledger port, asserted of every adapter."""

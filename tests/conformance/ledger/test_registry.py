@@ -1,0 +1,67 @@
+"""Definitions and participants."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from amends_coordinator.core.ids import DefinitionVersion
+from amends_coordinator.ports.ledger import InstanceRow, Ledger, ParticipantRow
+from tests.conformance.ledger.sagas import DEFINITION, after
+
+SHOP = ParticipantRow(
+    name="shop",
+    services=("shop.v1.ShopService", "shop.v1.StockService"),
+    descriptors=b"\x00descriptors",
+    created_time=after(1),
+    updated_time=after(1),
+)
+FIRST = InstanceRow(
+    participant="shop", instance_id="a", address="127.0.0.1:7101", capacity=16, lease_end_time=after(100)
+)
+
+
+async def test_a_definition_is_stored_once(ledger: Ledger) -> None:
+    """Registering known content again moves nothing: the stored one is answered."""
+    again = replace(DEFINITION, content=b"other", created_time=after(99))
+    assert await ledger.put_definition(again) == DEFINITION
+    assert await ledger.get_definition("order", DEFINITION.version) == DEFINITION
+
+
+async def test_the_newest_definition_of_a_name(ledger: Ledger) -> None:
+    """Without a version the newest created counts, whatever its version is called."""
+    newer = replace(DEFINITION, version=DefinitionVersion("00aa"), content=b"newer", created_time=after(5))
+    await ledger.put_definition(newer)
+    await ledger.put_definition(replace(newer, name="other", created_time=after(9)))
+    assert await ledger.get_definition("order", None) == newer
+    assert await ledger.get_definition("order", DEFINITION.version) == DEFINITION
+
+
+async def test_unknown_definitions(ledger: Ledger) -> None:
+    """What isn't there is None."""
+    assert await ledger.get_definition("nothing", None) is None
+    assert await ledger.get_definition("order", DefinitionVersion("ffff")) is None
+
+
+async def test_participants_and_their_instances(ledger: Ledger) -> None:
+    """Announcing again replaces and renews; the time of the first announcement stays."""
+    await ledger.put_participant(SHOP, FIRST)
+    await ledger.put_participant(replace(SHOP, name="bank"), replace(FIRST, participant="bank"))
+    changed = replace(
+        SHOP, services=("shop.v2.ShopService",), descriptors=b"2", created_time=after(7), updated_time=after(7)
+    )
+    second = replace(FIRST, instance_id="b", address="127.0.0.1:7102", capacity=0)
+    renewed = replace(FIRST, lease_end_time=after(200), address="127.0.0.1:7103")
+    await ledger.put_participant(changed, second)
+    await ledger.put_participant(changed, renewed)
+    participants, instances = await ledger.participants()
+    assert list(participants) == [replace(SHOP, name="bank"), replace(changed, created_time=after(1))]
+    assert list(instances) == [replace(FIRST, participant="bank"), renewed, second]
+
+
+async def test_an_instance_is_removed(ledger: Ledger) -> None:
+    """A process that left is gone, the participant stays; removing it again is harmless."""
+    await ledger.put_participant(SHOP, FIRST)
+    await ledger.remove_instance("shop", "a")
+    await ledger.remove_instance("shop", "a")
+    participants, instances = await ledger.participants()
+    assert (list(participants), list(instances)) == ([SHOP], [])
