@@ -43,10 +43,11 @@ class Health:
     async def Watch(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:  # noqa: N802 - named by the RPC
         """How a service is, now and at the end; SERVICE_UNKNOWN for one that isn't served here."""
         known = request.service in self._known
-        await context.write(_Answer(status=self._now() if known else _Answer.SERVICE_UNKNOWN))
+        first = self._now() if known else _Answer.SERVICE_UNKNOWN
+        await context.write(_Answer(status=first))
         await self._stopping.wait()
-        if known:
-            await context.write(_Answer(status=self._now()))
+        if first == _Answer.SERVING:
+            await context.write(_Answer(status=_Answer.NOT_SERVING))
 
     def _now(self) -> int:
         status: int = _Answer.NOT_SERVING if self._stopping.is_set() else _Answer.SERVING

@@ -124,7 +124,7 @@ class StepCalls(grpc.aio.ServerInterceptor):
         except NotInStep as problem:
             raise MalformedStepError(str(problem)) from problem
         if 0 < self._capacity < self._in_flight.count:
-            raise TryLater(f"{self._participant} is full: it takes {self._capacity} calls at once")
+            raise TryLater(f"{self._participant} is full: {self._capacity} at once is all it takes")
         return step
 
     def _answered(

@@ -155,13 +155,14 @@ async def test_a_signal_ends_a_process_cleanly(number: signal.Signals) -> None:
     ):
         instance = (await registry.registered.get()).instance
         async with grpc.aio.insecure_channel(instance.address) as channel:
-            watching = asyncio.ensure_future(_watched(channel))
+            states = _watched(channel)
+            assert await anext(states) == "SERVING"
             call = asyncio.ensure_future(_reserve(channel))
             assert process.stdout is not None
             assert process.stdin is not None
             await process.stdout.readuntil(b"reserving")
             process.send_signal(number)
-            assert await watching == ["SERVING", "NOT_SERVING"]
+            assert [state async for state in states] == ["NOT_SERVING"]
             process.stdin.write(b"go on\n")
             assert (await call).reservation_id == "r-1"
         output, errors = await process.communicate()
@@ -170,12 +171,12 @@ async def test_a_signal_ends_a_process_cleanly(number: signal.Signals) -> None:
         assert (await registry.next_deregistered()).instance_id == instance.instance_id
 
 
-async def _watched(channel: grpc.aio.Channel) -> list[str]:
-    """Everything that health says about the service until the stream ends."""
+async def _watched(channel: grpc.aio.Channel) -> AsyncGenerator[str]:
+    """What health says about the service, until the stream ends."""
     watch: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream("/grpc.health.v1.Health/Watch")
-    states = watch(health_pb2.HealthCheckRequest(service=SERVICE).SerializeToString(), timeout=30)
-    answers = [health_pb2.HealthCheckResponse.FromString(answer) async for answer in states]
-    return [str(health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)) for answer in answers]
+    async for answer in watch(health_pb2.HealthCheckRequest(service=SERVICE).SerializeToString(), timeout=30):
+        status = health_pb2.HealthCheckResponse.FromString(answer).status
+        yield str(health_pb2.HealthCheckResponse.ServingStatus.Name(status))
 
 
 async def _reserve(channel: grpc.aio.Channel) -> ReserveResponse:
