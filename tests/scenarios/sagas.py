@@ -42,6 +42,7 @@ def steps(
     *names: str,
     attempt_timeout: timedelta = timedelta(seconds=2),
     retry: Retry = QUICK,
+    undo_retry: Retry = QUICK,
     by_key: bool = False,
     timeout: timedelta = timedelta(minutes=5),
 ) -> ScenarioSaga:
@@ -53,7 +54,7 @@ def steps(
     for name in names:
         last = saga.step(name, Do(name=name, amount=saga.input.amount), timeout=attempt_timeout, retry=retry)
         undo = Undo(name=name) if by_key else Undo(effect_id=last.response.effect_id, name=name)
-        last.compensated_by(undo, by_key=by_key, timeout=attempt_timeout, retry=retry)
+        last.compensated_by(undo, by_key=by_key, timeout=attempt_timeout, retry=undo_retry)
     if last is None:
         raise AssertionError("a saga has steps")
     saga.output(ScenarioOutput)(effect_id=last.response.effect_id)
