@@ -122,7 +122,7 @@ class StepContext:
             NotInStep: the call is not a step of a saga, or its metadata is incomplete or malformed.
         """
         values = {key: value for key, value in metadata if isinstance(value, str)}
-        if not is_step(values):
+        if not is_step(values.items()):
             raise NotInStep(
                 f"this call is not a step of a saga: it carries no {KEY} with {SAGA_ID}; "
                 "only calls made by a coordinator do"
@@ -159,9 +159,10 @@ class StepContext:
         self.state.abort_reason = cut_utf8(reason, ABORT_REASON_LIMIT_BYTES)
 
 
-def is_step(metadata: Mapping[str, str]) -> bool:
+def is_step(metadata: Iterable[tuple[str, str | bytes]]) -> bool:
     """Whether metadata belongs to a call of a coordinator."""
-    return KEY in metadata and SAGA_ID in metadata
+    keys = {key for key, _ in metadata}
+    return KEY in keys and SAGA_ID in keys
 
 
 def cut_utf8(text: str, limit_bytes: int) -> bytes:

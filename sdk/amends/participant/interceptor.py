@@ -117,7 +117,7 @@ class StepCalls(grpc.aio.ServerInterceptor):
 
     def _step(self, context: Context) -> StepContext | None:
         metadata = _metadata(context)
-        if not is_step({key: value for key, value in metadata if isinstance(value, str)}):
+        if not is_step(metadata):
             return None
         try:
             step = StepContext.from_metadata(metadata, time_remaining=context.time_remaining)
@@ -151,7 +151,9 @@ def _trace(step: StepContext | None) -> Generator[None]:
     if step is None or step.traceparent is None:
         yield
         return
-    carrier = {"traceparent": step.traceparent, "tracestate": step.tracestate or ""}
+    carrier = {"traceparent": step.traceparent}
+    if step.tracestate is not None:
+        carrier["tracestate"] = step.tracestate
     token = telemetry_context.attach(_propagator.extract(carrier))
     try:
         yield
