@@ -16,7 +16,7 @@ from shop.demo.errors import DemoFailedError
 from shop.demo.ledger import QUERIES, select
 from shop.demo.play import play
 from shop.demo.show import comparison, last_line, rows_as_table
-from shop.demo.stage import Stage, fresh_stage
+from shop.demo.stage import CHECKOUT, Stage, fresh_stage
 from shop.demo.stories import HOLDS, STORIES, unmet_expectations
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ async def run(console: Console) -> int:
     async with fresh_stage() as stage:
         with console.status("starting the coordinator and five services"):
             await stage.start(HOLDS)
-        console.print(f"The coordinator listens on {stage.address}; data in {stage.data}")
+        console.print(f"The coordinator listens on {stage.address}; data in {stage.data.relative_to(CHECKOUT)}")
         async with SagaClient(stage.address) as client:
             claims = [claim_of(await play(stage, client, story, console)) for story in STORIES]
         books = read_books(stage.data)

@@ -27,6 +27,7 @@ T = TypeVar("T")
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 START_TIMEOUT_S = 60.0
+STOP_GRACE_S = 3
 POLL_INTERVAL_S = 0.02
 LISTENING = re.compile(r"^listening on 127\.0\.0\.1:(\d+)$", re.MULTILINE)
 
@@ -66,7 +67,11 @@ class Stage:
         """Starts the coordinator, on the port that it had before if it ran before; answers its process id."""
         self._coordinator_starts += 1
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("AMENDS_")}
-        settings = {"AMENDS_LEDGER_URL": f"sqlite:///{self.ledger}", "AMENDS_PORT": str(self._port)}
+        settings = {
+            "AMENDS_LEDGER_URL": f"sqlite:///{self.ledger}",
+            "AMENDS_PORT": str(self._port),
+            "AMENDS_STOP_GRACE_S": str(STOP_GRACE_S),
+        }
         coordinator = start_child(
             "coordinator",
             ["amends_coordinator"],
@@ -99,10 +104,10 @@ class Stage:
         return found
 
     def stop(self) -> tuple[str, ...]:
-        """Ends every process; names those that did not end cleanly."""
-        children = self._running()
-        self._coordinator, self._services = None, []
-        return stop_children(children)
+        """Ends the coordinator first, so that its calls can finish, then the services; names those that ended badly."""
+        coordinator = [] if self._coordinator is None else [self._coordinator]
+        services, self._coordinator, self._services = self._services, None, []
+        return stop_children(coordinator) + stop_children(services)
 
     def _start_service(self, name: str, holds: Sequence[str]) -> None:
         options = [option for hold in holds for option in ("--hold-reply", hold)]
