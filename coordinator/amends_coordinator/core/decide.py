@@ -14,11 +14,11 @@ from amends_coordinator.core.backward import go_backward, roll_back
 from amends_coordinator.core.draft import Draft
 from amends_coordinator.core.effects import IgnoreLateAnswer, WakeAt
 from amends_coordinator.core.events import Adopted, AttemptEnded, BindingFailed, Event, Started, Woken
-from amends_coordinator.core.forward import deadline_of, go_forward
+from amends_coordinator.core.forward import go_forward
 from amends_coordinator.core.ids import Instant
 from amends_coordinator.core.saga import Failure
 from amends_coordinator.core.settle import settle_action, settle_compensation, settle_lookup
-from amends_coordinator.core.states import DeadLetterReason, Direction, IntentState, Outcome, SagaState
+from amends_coordinator.core.states import DeadLetterReason, Direction, Outcome, SagaState
 from amends_coordinator.core.transitions import IllegalTransitionError, IntentMove
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def decide(saga: Saga, event: Event) -> Decision:
         case Adopted():
             _apply_timeout(draft)
             _report_timeout(draft)
-            _settle_orphans(draft)
+            _settle_orphans(draft, saga)
         case Woken():
             _report_timeout(draft)
     _advance(draft)
@@ -97,8 +97,9 @@ def _settle(draft: Draft, intent: Intent, answer: Answer) -> None:
 def _fail_binding(draft: Draft, event: BindingFailed) -> None:
     """A request that can't be built was never sent: the action did not happen; anything else needs a person."""
     intent = draft.intent(event.step, event.direction)
-    if intent is None or intent.state is not IntentState.PENDING:
-        raise IllegalTransitionError(f"{event.step}/{event.direction} isn't announced: its binding can't fail")
+    if intent is None or not intent.in_flight or intent.attempt != 1:
+        # A later attempt sends the bytes of the first one, so what it is about may have happened already.
+        raise IllegalTransitionError(f"{event.step}/{event.direction} doesn't begin now: its binding can't fail")
     message = f"the request can't be built: {event.message}"
     unsent = draft.put(replace(intent, attempt=0, attempts=(), last_error=message))
     if event.direction is Direction.ACTION and event.step not in draft.plan.forward_only:
@@ -132,10 +133,14 @@ def _timeout_reported(draft: Draft) -> bool:
     return any(letter.reason is DeadLetterReason.TIMED_OUT for letter in draft.dead_letters)
 
 
-def _settle_orphans(draft: Draft) -> None:
-    """What an earlier incarnation had in flight ended unknown; it is repeated at once, whatever the budget says."""
-    for intent in draft.intents:
-        if not intent.in_flight:
+def _settle_orphans(draft: Draft, found: Saga) -> None:
+    """What an earlier incarnation had in flight ended unknown; it is repeated at once, whatever the budget says.
+
+    Only what was found in flight is an orphan: a lookup that the timeout has just announced is this decision's own.
+    """
+    for orphan in (intent for intent in found.intents if intent.in_flight):
+        intent = draft.intent(*orphan.key)
+        if intent is None or not intent.in_flight:
             continue
         answer = Answer(outcome=Outcome.UNKNOWN, message="the coordinator stopped before an answer was recorded")
         closed = draft.put(replace(draft.close_attempt(intent, answer), unsettled=True))
@@ -166,10 +171,15 @@ def _due_time(draft: Draft) -> Instant | None:
     if saga.state.ended or saga.state is SagaState.COMPENSATION_FAILED:
         return None
     times = [intent.next_attempt_time for intent in draft.intents if intent.next_attempt_time is not None]
-    for intent in draft.intents:
-        if intent.in_flight:
-            step = draft.plan.by_name[intent.step]
-            times.append(Instant(deadline_of(draft, step, intent.direction) + OVERDUE_US))
+    times += [_overdue_time(draft, intent) for intent in draft.intents if intent.in_flight]
     if saga.state is SagaState.RUNNING and not _timeout_reported(draft):
         times.append(saga.deadline_time)
     return min(times, default=None)
+
+
+def _overdue_time(draft: Draft, intent: Intent) -> Instant:
+    """When a call in flight should have ended for some time. One that is overdue already is looked at again later, not
+    at once and for ever.
+    """
+    timeout_us = draft.plan.by_name[intent.step].call(intent.direction).timeout_us
+    return Instant(max(draft.at.now, intent.attempt_start_time + timeout_us) + OVERDUE_US)

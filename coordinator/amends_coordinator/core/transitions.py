@@ -54,7 +54,6 @@ INTENT_TRANSITIONS: dict[tuple[IntentState, IntentMove], IntentState] = {
     (IntentState.UNKNOWN, IntentMove.ANSWERED_OK): IntentState.SUCCEEDED,
     (IntentState.UNKNOWN, IntentMove.REFUSED_FOR_GOOD): IntentState.REJECTED,
     (IntentState.UNKNOWN, IntentMove.NEEDS_PERSON): IntentState.PARKED,
-    (IntentState.UNKNOWN, IntentMove.NOT_WANTED): IntentState.DROPPED,
 }
 
 
