@@ -74,6 +74,17 @@ class MemoryStore:
     nodes: dict[NodeId, _Node] = field(default_factory=dict[NodeId, _Node])
     holder: NodeId | None = None
 
+    def fence(self, node: NodeId) -> None:
+        """Shut an incarnation out: nothing that it writes is applied any more."""
+        self.nodes[node].fenced = True
+
+    def lose_definition_of(self, saga_id: SagaId) -> None:
+        """Damage a saga: let it name a definition that isn't there."""
+        record = self.records[saga_id]
+        saga = record.stored.saga
+        lost = replace(saga.plan, version=DefinitionVersion("lost"))
+        record.stored = replace(record.stored, saga=replace(saga, plan=lost))
+
 
 class MemoryLedger:
     """The ledger port on a `MemoryStore` (a new one unless given)."""

@@ -35,8 +35,9 @@ REVISION = "0001"
 FORMAT = 1
 """The newest format of a saga's rows that this release can drive. Nodes claim only sagas whose format they know."""
 
-ACTIVE = "state IN ('RUNNING', 'COMPENSATING', 'COMPENSATION_FAILED')"
-"""The states that can still change, as the partial index knows them: a query that repeats this text can use it."""
+ACTIVE = "state NOT IN ('COMMITTED', 'COMPENSATED')"
+"""The states that can still change, as the partial index knows them: a query that repeats this text can use it. (Put
+the other way round, as `IN`, SQLite would take the index of states for it and sort.)"""
 
 metadata = MetaData(
     naming_convention={

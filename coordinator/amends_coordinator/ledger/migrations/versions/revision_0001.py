@@ -152,8 +152,8 @@ def _saga() -> None:
         "ix_saga_due",
         "saga",
         ["due_time"],
-        sqlite_where=sa.text("state IN ('RUNNING', 'COMPENSATING', 'COMPENSATION_FAILED')"),
-        postgresql_where=sa.text("state IN ('RUNNING', 'COMPENSATING', 'COMPENSATION_FAILED')"),
+        sqlite_where=sa.text("state NOT IN ('COMMITTED', 'COMPENSATED')"),
+        postgresql_where=sa.text("state NOT IN ('COMMITTED', 'COMPENSATED')"),
     )
     op.create_index("ix_saga_state", "saga", ["state", "created_time", "id"])
 
