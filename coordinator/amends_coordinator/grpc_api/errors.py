@@ -11,8 +11,8 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.duration_pb2 import Duration
 
 # googleapis-common-protos and grpcio-status ship no marker for mypy.
-from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
-from grpc_status import rpc_status  # type: ignore[import-untyped]
+from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]  # ships no types
+from grpc_status import rpc_status  # type: ignore[import-untyped]  # ships no types
 
 from amends.v1.error_reason_pb2 import ErrorReason
 from amends_coordinator.definitions.errors import InvalidDefinitionError, PayloadError

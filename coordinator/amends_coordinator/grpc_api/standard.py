@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import grpc
 
 # grpcio-health-checking and grpcio-reflection ship no types.
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
-from grpc_reflection.v1alpha import reflection  # type: ignore[import-untyped]
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc  # type: ignore[import-untyped]  # ships no types
+from grpc_reflection.v1alpha import reflection  # type: ignore[import-untyped]  # ships no types
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 # googleapis-common-protos and grpcio-status ship no marker for mypy.
-from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
+from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]  # ships no types
 
 DETAILS_KEY = "grpc-status-details-bin"
 

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 # grpcio-health-checking ships no types.
-from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
+from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]  # ships no types
 
 from amends.v1 import saga_service_pb2 as pb
 from amends.v1 import saga_service_pb2_grpc

@@ -15,7 +15,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 
 # grpcio-health-checking ships no types.
-from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
+from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]  # ships no types
 
 from amends.v1 import saga_pb2, saga_service_pb2_grpc
 from amends.v1 import saga_service_pb2 as pb

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 # googleapis-common-protos ships no marker for mypy.
-from google.rpc import error_details_pb2  # type: ignore[import-untyped]
+from google.rpc import error_details_pb2  # type: ignore[import-untyped]  # ships no types
 
 from amends.v1.error_reason_pb2 import ErrorReason
 from amends_coordinator.definitions.errors import DescriptorError, Fault, InvalidDefinitionError, PayloadError
