@@ -40,4 +40,4 @@ def call_metadata(request: CallRequest, *, ledger_name: str) -> tuple[tuple[str,
 def rfc3339(instant: Instant) -> str:
     """An instant as RFC 3339 in UTC with microseconds: "2026-11-30T09:58:23.000000Z"."""
     seconds, microseconds = divmod(instant, 1_000_000)
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{microseconds:06d}Z"
+    return f"{datetime.fromtimestamp(seconds, UTC).isoformat()[:19]}.{microseconds:06d}Z"

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from amends_coordinator.core.decision import Decision
     from amends_coordinator.core.effects import Call, Effect
     from amends_coordinator.core.ids import Instant, NodeId, StepName
-    from amends_coordinator.core.saga import Saga
     from amends_coordinator.core.states import Direction, SagaState
     from amends_coordinator.definitions.compiled import CompiledDefinition
     from amends_coordinator.engine.settings import EngineSettings
@@ -79,8 +78,13 @@ class Driver:
         self._wake_time: Instant | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    async def run(self, first: Event | None, effects: tuple[Effect, ...] = ()) -> Saga:
-        """Drive the saga until it ends or only waits. Answers it as it was made durable last.
+    @property
+    def stored(self) -> StoredSaga:
+        """The saga as it was made durable last."""
+        return StoredSaga(saga=self._saga, version=self._version, owner=self._around.node)
+
+    async def run(self, first: Event | None, effects: tuple[Effect, ...] = ()) -> None:
+        """Drive the saga until it ends or only waits; `stored` says how it stands then.
 
         Args:
             first: the event to begin with; None if `effects` of a decision that is durable already are the beginning.
@@ -97,7 +101,6 @@ class Driver:
                 self._carry_out(effect)
             while not self._at_rest():
                 await self._next_event()
-            return self._saga
         finally:
             await self._let_go()
 

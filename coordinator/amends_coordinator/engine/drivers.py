@@ -39,7 +39,8 @@ class Drivers:
     Args:
         around: what every driver works with.
         catalog: the compiled definitions.
-        left: called with a saga's id each time a driver has let go of it.
+        left: called each time a driver has let go of a saga: its id, and the saga as it was made durable last (None
+            where the driver failed).
         fenced: called when the ledger says that this node is shut out.
     """
 
@@ -48,7 +49,7 @@ class Drivers:
         around: Surroundings,
         catalog: Catalog,
         *,
-        left: Callable[[SagaId], None],
+        left: Callable[[SagaId, StoredSaga | None], None],
         fenced: Callable[[NodeFencedError], None],
     ) -> None:
         self._around = around
@@ -56,6 +57,7 @@ class Drivers:
         self._left = left
         self._fenced = fenced
         self._tasks: dict[SagaId, asyncio.Task[None]] = {}
+        self._in_memory: dict[SagaId, Driver] = {}
         self._failures: dict[SagaId, int] = {}
         self._pauses: dict[SagaId, asyncio.TimerHandle] = {}
 
@@ -66,6 +68,11 @@ class Drivers:
     def held(self) -> frozenset[SagaId]:
         """The sagas that are driven now, or will be taken up again after a pause."""
         return frozenset((*self._tasks, *self._pauses))
+
+    def find(self, saga_id: SagaId) -> StoredSaga | None:
+        """A saga that is in memory, as it was made durable last; None where it isn't in memory."""
+        driver = self._in_memory.get(saga_id)
+        return None if driver is None else driver.stored
 
     def drive(
         self,
@@ -101,8 +108,11 @@ class Drivers:
         self._tasks[saga_id] = task
 
     async def _watch(self, saga_id: SagaId, driver: Driver, first: Event | None, effects: tuple[Effect, ...]) -> None:
+        stored: StoredSaga | None = None
+        self._in_memory[saga_id] = driver
         try:
             await driver.run(first, effects)
+            stored = driver.stored
             self._failures.pop(saga_id, None)
         except SagaLostError:
             self._failures.pop(saga_id, None)
@@ -111,8 +121,9 @@ class Drivers:
         except Exception as error:  # noqa: BLE001 - one saga's fault must not stop the others.
             self._failed(saga_id, error)
         finally:
+            self._in_memory.pop(saga_id, None)
             self._tasks.pop(saga_id, None)
-            self._left(saga_id)
+            self._left(saga_id, stored)
 
     def _failed(self, saga_id: SagaId, error: Exception) -> None:
         self._around.telemetry.driver_failed(saga_id, error)

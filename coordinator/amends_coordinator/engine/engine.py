@@ -101,11 +101,14 @@ class Engine:
         end_s = loop.time() + timeout_s
         while True:
             with self._waiters.entered(saga_id) as left:
-                stored = await self._around.ledger.load(saga_id)
-                over = stored is None or stored.saga.state in RESTING
-                if over or self._stopping or loop.time() >= end_s:
+                # What a driver holds is durable, so nobody has to ask the ledger for a saga that is in memory.
+                stored = self._drivers.find(saga_id) or await self._around.ledger.load(saga_id)
+                if stored is None or stored.saga.state in RESTING or self._stopping:
                     return stored
-                await asyncio.wait((left,), timeout=end_s - loop.time())
+                await asyncio.wait((left,), timeout=max(0.0, end_s - loop.time()))
+                stored = left.result() if left.done() else self._drivers.find(saga_id) or stored
+            if stored is not None and (stored.saga.state in RESTING or loop.time() >= end_s):
+                return stored
 
     def _new_saga(self, request: StartRequest, plan: Plan) -> Saga:
         now = self._around.clock.now()
