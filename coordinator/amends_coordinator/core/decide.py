@@ -6,7 +6,6 @@ are durable, carries out its effects, and feeds what happened back in.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from amends_coordinator.core.answer import Answer
@@ -101,7 +100,7 @@ def _fail_binding(draft: Draft, event: BindingFailed) -> None:
         # A later attempt sends the bytes of the first one, so what it is about may have happened already.
         raise IllegalTransitionError(f"{event.step}/{event.direction} doesn't begin now: its binding can't fail")
     message = f"the request can't be built: {event.message}"
-    unsent = draft.put(replace(intent, attempt=0, attempts=(), last_error=message))
+    unsent = draft.put(intent, attempt=0, attempts=(), last_error=message)
     if event.direction is Direction.ACTION and event.step not in draft.plan.forward_only:
         draft.move(unsent, IntentMove.REFUSED_FOR_GOOD)
         failure = Failure(step=event.step, reason="BINDING_FAILED", status_code="", message=message, time=draft.at.now)
@@ -143,11 +142,11 @@ def _settle_orphans(draft: Draft, found: Saga) -> None:
         if intent is None or not intent.in_flight:
             continue
         answer = Answer(outcome=Outcome.UNKNOWN, message="the coordinator stopped before an answer was recorded")
-        closed = draft.put(replace(draft.close_attempt(intent, answer), unsettled=True))
+        closed = draft.put(draft.close_attempt(intent, answer), unsettled=True)
         if closed.direction is Direction.ACTION and draft.saga.state is not SagaState.RUNNING:
             _settle(draft, closed, answer)
         else:
-            draft.put(replace(closed, next_attempt_time=draft.at.now))
+            draft.put(closed, next_attempt_time=draft.at.now)
 
 
 def _advance(draft: Draft) -> None:

@@ -40,8 +40,8 @@ class Decision:
             return tuple(built if other.key == built.key else other for other in intents)
 
         saga = replace(self.saga, intents=filled(self.saga.intents))
-        records = replace(self.records, intents=filled(self.records.intents), announced=filled(self.records.announced))
-        return replace(self, saga=saga, records=records)
+        records = Records(filled(self.records.intents), self.records.dead_letters, filled(self.records.announced))
+        return Decision(saga, records, self.effects, self.changed)
 
     def followed_by(self, second: Decision, *, instead_of: Intent) -> Decision:
         """This decision and `second`, which was made on its saga because the call of `instead_of` can't be made: one

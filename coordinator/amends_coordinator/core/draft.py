@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from amends_coordinator.core.decision import Decision, Records
 from amends_coordinator.core.effects import CALL_OF, Effect, Park
@@ -19,12 +19,31 @@ from amends_coordinator.core.saga import (
     Intent,
     Saga,
 )
-from amends_coordinator.core.states import DeadLetterReason, Direction, SagaState
+from amends_coordinator.core.states import DeadLetterReason, Direction, IntentState, SagaState
 from amends_coordinator.core.transitions import IntentMove, SagaMove, move_intent, move_saga
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from amends_coordinator.core.answer import Answer
     from amends_coordinator.core.events import Moment
+
+
+class IntentChanges(TypedDict, total=False):
+    """Columns of an intent's row that a decision may change; see `Intent`."""
+
+    state: IntentState
+    attempt: int
+    attempts: tuple[Attempt, ...]
+    attempts_left_out: Mapping[str, int]
+    next_attempt_time: Instant | None
+    unsettled: bool
+    refusals: int
+    spent_us: int
+    unsent_us: int
+    response: bytes | None
+    last_error: str
+    last_code: str
 
 
 class Draft:
@@ -60,23 +79,25 @@ class Draft:
         """The intent of a step and direction as it is so far."""
         return self._intents.get((step, direction))
 
-    def put(self, intent: Intent) -> Intent:
-        """Add or change an intent's row."""
-        changed = replace(intent, updated_time=self.at.now)
+    def put(self, intent: Intent, **changes: Unpack[IntentChanges]) -> Intent:
+        """Add an intent's row, or change columns of it."""
+        changed = replace(intent, **changes, updated_time=self.at.now)
         self._intents[intent.key] = changed
         self._touched[intent.key] = None
         return changed
 
-    def move(self, intent: Intent, move: IntentMove) -> Intent:
-        """Move an intent as the table says; it waits for nothing any more."""
-        return self.put(replace(intent, state=move_intent(intent.state, move), next_attempt_time=None))
+    def move(self, intent: Intent, move: IntentMove, **changes: Unpack[IntentChanges]) -> Intent:
+        """Move an intent as the table says, and change columns of it; it waits for nothing any more."""
+        changes["state"] = move_intent(intent.state, move)
+        changes["next_attempt_time"] = None
+        return self.put(intent, **changes)
 
     def announce(self, intent: Intent, deadline_time: Instant) -> None:
         """Write down that the next attempt may now be made, and have it made once that is durable."""
         number = intent.attempt + 1
         attempt = Attempt(number=number, node=self.at.node, start_time=self.at.now)
-        announced = replace(intent, attempt=number, next_attempt_time=None)
-        self.put(_with_attempt(announced, attempt))
+        attempts, left_out = _with_attempt(intent, attempt)
+        self.put(intent, attempt=number, next_attempt_time=None, attempts=attempts, attempts_left_out=left_out)
         self._announced[intent.key] = None
         self.effect(CALL_OF[intent.direction](intent.step, number, deadline_time))
 
@@ -85,10 +106,10 @@ class Draft:
         last = replace(
             intent.attempts[-1], end_time=self.at.now, status_code=answer.status_code, outcome=answer.outcome
         )
-        closed = replace(intent, attempts=(*intent.attempts[:-1], last))
+        attempts = (*intent.attempts[:-1], last)
         if answer.status_code == "OK" and answer.response is not None:
-            return self.put(closed)
-        return self.put(replace(closed, last_error=answer.message, last_code=answer.status_code))
+            return self.put(intent, attempts=attempts)
+        return self.put(intent, attempts=attempts, last_error=answer.message, last_code=answer.status_code)
 
     def move_saga(self, move: SagaMove) -> None:
         """Move the saga as the table says."""
@@ -144,11 +165,18 @@ class Draft:
 
     def finished(self, due_time: Instant | None) -> Decision:
         """The decision, with the saga's next due time."""
-        saga = replace(self._saga, intents=self.intents, dead_letters=self.dead_letters, due_time=due_time)
-        if saga == self._before:
+        rows_changed = self._touched or self._letters or self._saga is not self._before
+        if not rows_changed and due_time == self._before.due_time:
             return Decision(self._before, Records(), tuple(self._effects), changed=False)
-        ended = self.at.now if saga.state.ended and saga.ended_time is None else saga.ended_time
-        saga = replace(saga, updated_time=self.at.now, ended_time=ended)
+        ends_now = self._saga.state.ended and self._saga.ended_time is None
+        saga = replace(
+            self._saga,
+            intents=self.intents,
+            dead_letters=self.dead_letters,
+            due_time=due_time,
+            updated_time=self.at.now,
+            ended_time=self.at.now if ends_now else self._saga.ended_time,
+        )
         records = Records(
             intents=tuple(self._intents[key] for key in self._touched),
             dead_letters=tuple(self._letters),
@@ -157,15 +185,13 @@ class Draft:
         return Decision(saga, records, tuple(self._effects), changed=True)
 
 
-def _with_attempt(intent: Intent, attempt: Attempt) -> Intent:
-    """The intent with one more attempt: the first and the last ones are kept whole, the rest as counts by status
-    code.
-    """
+def _with_attempt(intent: Intent, attempt: Attempt) -> tuple[tuple[Attempt, ...], Mapping[str, int]]:
+    """The attempts with one more: the first and the last ones are kept whole, the rest as counts by status code."""
     attempts = (*intent.attempts, attempt)
     if len(attempts) <= FIRST_ATTEMPTS_KEPT + LAST_ATTEMPTS_KEPT:
-        return replace(intent, attempts=attempts)
+        return attempts, intent.attempts_left_out
     oldest = attempts[FIRST_ATTEMPTS_KEPT]
     counts = Counter(intent.attempts_left_out)
     counts[oldest.status_code or "NO_ANSWER"] += 1
     kept = (*attempts[:FIRST_ATTEMPTS_KEPT], *attempts[FIRST_ATTEMPTS_KEPT + 1 :])
-    return replace(intent, attempts=kept, attempts_left_out=MappingProxyType(dict(counts)))
+    return kept, MappingProxyType(dict(counts))

@@ -5,7 +5,6 @@ Unknown is a value. It is repeated with the same key, looked up, or compensated;
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from amends_coordinator.core.budget import REFUSALS, Charge, charge
@@ -27,7 +26,7 @@ def settle_action(draft: Draft, step: StepPlan, intent: Intent, answer: Answer) 
     if answer.outcome is Outcome.SUCCEEDED:
         return _action_succeeded(draft, step, intent, answer)
     if _refused_for_good(draft, step, intent, answer):
-        draft.move(replace(intent, unsettled=False), IntentMove.REFUSED_FOR_GOOD)
+        draft.move(intent, IntentMove.REFUSED_FOR_GOOD, unsettled=False)
         return failure_of(draft, intent, answer)
     charged = charge(intent, step.action.retry, answer, draft.at.now, draft.at.fraction)
     intent = _charged(draft, intent, answer, charged)
@@ -54,12 +53,12 @@ def settle_lookup(draft: Draft, step: StepPlan, lookup: Intent, answer: Answer) 
     """Apply the end of a lookup's attempt to the action that it asked about."""
     action = _action_of(draft, step)
     if answer.outcome is Outcome.SUCCEEDED:
-        draft.move(replace(lookup, response=answer.response), IntentMove.ANSWERED_OK)
+        draft.move(lookup, IntentMove.ANSWERED_OK, response=answer.response)
         return _action_succeeded(draft, step, action, answer)
     if answer.status_code == "NOT_FOUND" and answer.outcome in REFUSALS:
         draft.move(lookup, IntentMove.REFUSED_FOR_GOOD)
         if answer.outcome is Outcome.REJECTED_SEALED:
-            draft.move(replace(action, unsettled=False), IntentMove.REFUSED_FOR_GOOD)
+            draft.move(action, IntentMove.REFUSED_FOR_GOOD, unsettled=False)
             return failure_of(draft, action, answer)
         return _decide_unknown(draft, step, action)
     charged = charge(lookup, step.call(Direction.LOOKUP).retry, answer, draft.at.now, draft.at.fraction)
@@ -74,7 +73,7 @@ def settle_lookup(draft: Draft, step: StepPlan, lookup: Intent, answer: Answer) 
 def settle_compensation(draft: Draft, step: StepPlan, intent: Intent, answer: Answer) -> None:
     """Apply the end of a compensation's attempt."""
     if answer.outcome is Outcome.SUCCEEDED:
-        draft.move(replace(intent, response=answer.response), IntentMove.ANSWERED_OK)
+        draft.move(intent, IntentMove.ANSWERED_OK, response=answer.response)
         return
     # "Not found" proves that there is nothing to undo only where the action itself was never proven to have happened.
     if answer.status_code == "NOT_FOUND" and answer.outcome in REFUSALS and _action_of(draft, step).unsettled:
@@ -108,7 +107,7 @@ def reason_to_park(answer: Answer) -> DeadLetterReason:
 
 
 def _action_succeeded(draft: Draft, step: StepPlan, action: Intent, answer: Answer) -> Failure | None:
-    draft.move(replace(action, response=answer.response, unsettled=False), IntentMove.ANSWERED_OK)
+    draft.move(action, IntentMove.ANSWERED_OK, response=answer.response, unsettled=False)
     if answer.abort_reason is None:
         return None
     if step.kind is StepKind.PIVOT or step.name in draft.plan.forward_only:
@@ -131,18 +130,16 @@ def _refused_for_good(draft: Draft, step: StepPlan, intent: Intent, answer: Answ
 
 def _charged(draft: Draft, intent: Intent, answer: Answer, charged: Charge) -> Intent:
     return draft.put(
-        replace(
-            intent,
-            refusals=charged.refusals,
-            spent_us=charged.spent_us,
-            unsent_us=charged.unsent_us,
-            unsettled=intent.unsettled or answer.outcome is Outcome.UNKNOWN,
-        )
+        intent,
+        refusals=charged.refusals,
+        spent_us=charged.spent_us,
+        unsent_us=charged.unsent_us,
+        unsettled=intent.unsettled or answer.outcome is Outcome.UNKNOWN,
     )
 
 
 def _repeat_later(draft: Draft, intent: Intent, delay_us: int) -> None:
-    draft.put(replace(intent, next_attempt_time=Instant(draft.at.now + delay_us)))
+    draft.put(intent, next_attempt_time=Instant(draft.at.now + delay_us))
 
 
 def _stop_retrying(draft: Draft, step: StepPlan, intent: Intent) -> Failure | None:
