@@ -1,0 +1,159 @@
+"""The search can fail: each planted bug, one guard of the core taken away, is found and named by its promise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from amends_coordinator.core import backward, decide, draft, settle
+from amends_coordinator.core.answer import Answer
+from amends_coordinator.core.draft import Draft
+from amends_coordinator.core.effects import CALL_OF
+from amends_coordinator.core.events import AttemptEnded
+from amends_coordinator.core.ids import Instant
+from amends_coordinator.core.plan import StepPlan
+from amends_coordinator.core.saga import Failure, Intent, Saga
+from amends_coordinator.core.states import FailurePolicy, Outcome, StepKind
+from amends_coordinator.core.transitions import IntentMove
+from tests.properties.plans import Options, small_plan
+from tests.properties.search import search
+
+HALT = Options(rounds=1, needs_response=True, policy=FailurePolicy.HALT)
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def believe_every_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unsealed refusal after an unknown attempt is taken for proof that nothing happened."""
+
+    def refused(draft: Draft, step: StepPlan, intent: Intent, answer: Answer) -> bool:
+        return answer.outcome in (Outcome.REJECTED, Outcome.REJECTED_SEALED)
+
+    monkeypatch.setattr(settle, "_refused_for_good", refused)
+
+
+def compensate_beside_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compensations don't wait for actions and lookups that are in flight."""
+
+    def nothing_in_flight(draft: Draft) -> bool:
+        return False
+
+    monkeypatch.setattr(backward, "_forward_call_in_flight", nothing_in_flight)
+
+
+def forget_halt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A parked compensation never holds back the older ones."""
+    monkeypatch.setattr(backward, "FailurePolicy", SimpleNamespace(HALT=None))
+
+
+def guess_the_pivot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pivot that nobody can say anything about counts as rejected."""
+
+    original = settle._decide_unknown  # pyright: ignore[reportPrivateUsage]  # what is planted over
+
+    def guess(draft: Draft, step: StepPlan, action: Intent) -> Failure | None:
+        if step.kind is not StepKind.PIVOT:
+            return original(draft, step, action)
+        draft.move(replace(action, unsettled=False), IntentMove.REFUSED_FOR_GOOD)
+        return settle.failure_of(draft, action, Answer(outcome=Outcome.REJECTED))
+
+    monkeypatch.setattr(settle, "_decide_unknown", guess)
+
+
+def forget_orphans(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an earlier incarnation had in flight is repeated as if it had never been sent."""
+
+    def repeat(draft: Draft, found: Saga) -> None:
+        for intent in draft.intents:
+            if intent.in_flight:
+                closed = draft.close_attempt(intent, Answer(outcome=Outcome.NOT_SENT))
+                draft.put(replace(closed, next_attempt_time=draft.at.now))
+
+    monkeypatch.setattr(decide, "_settle_orphans", repeat)
+
+
+def call_orphans_of_this_decision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lookup that the timeout has just announced is taken for an orphan of an earlier incarnation."""
+    original = decide._settle_orphans  # pyright: ignore[reportPrivateUsage]  # what is planted over
+
+    def settle_all(draft: Draft, found: Saga) -> None:
+        original(draft, replace(found, intents=draft.intents))
+
+    monkeypatch.setattr(decide, "_settle_orphans", settle_all)
+
+
+def trust_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compensation that finds nothing counts as done, even where the action is known to have happened."""
+    original = settle.settle_compensation
+
+    def believe(draft: Draft, step: StepPlan, intent: Intent, answer: Answer) -> None:
+        if answer.status_code == "NOT_FOUND":
+            draft.move(intent, IntentMove.FOUND_NOTHING)
+        else:
+            original(draft, step, intent, answer)
+
+    monkeypatch.setattr(decide, "settle_compensation", believe)
+
+
+def claim_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No end is ever marked unproven."""
+
+    def never(draft: Draft) -> bool:
+        return False
+
+    monkeypatch.setattr(backward, "_rests_on_assumption", never)
+
+
+def listen_to_late_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer to an earlier attempt decides the one that is in flight."""
+
+    def is_open(saga: Saga, event: AttemptEnded) -> bool:
+        intent = saga.intent(event.step, event.direction)
+        return intent is not None and intent.in_flight
+
+    monkeypatch.setattr(decide, "_is_open", is_open)
+
+
+def call_without_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The row of an attempt is not among the records of the decision that makes it."""
+
+    def announce(self: Draft, intent: Intent, deadline_time: Instant) -> None:
+        self.effect(CALL_OF[intent.direction](intent.step, intent.attempt + 1, deadline_time))
+
+    monkeypatch.setattr(draft.Draft, "announce", announce)
+
+
+def forget_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No due time is ever written down."""
+
+    def never(draft: Draft) -> Instant | None:
+        return None
+
+    monkeypatch.setattr(decide, "_due_time", never)
+
+
+PLANTED: tuple[tuple[Plant, str, Options, str], ...] = (
+    (believe_every_refusal, "C", Options(rounds=2), "S4"),
+    (compensate_beside_calls, "CC", Options(rounds=1), "S5"),
+    (forget_halt, "CC", HALT, "S5"),
+    (guess_the_pivot, "CP", Options(rounds=1), "S6"),
+    (forget_orphans, "C", Options(rounds=1), "S4"),
+    (call_orphans_of_this_decision, "C", Options(rounds=2), "S2"),
+    (trust_not_found, "C", Options(rounds=1), "S4"),
+    (claim_proof, "C", Options(rounds=1), "S4"),
+    (listen_to_late_answers, "C", Options(rounds=2), "late"),
+    (call_without_record, "C", Options(rounds=1), "S1"),
+    (forget_to_come_back, "C", Options(rounds=1), "L1"),
+)
+
+
+@pytest.mark.parametrize(("plant", "order", "options", "promise"), PLANTED, ids=[row[0].__name__ for row in PLANTED])
+def test_planted_bug_is_found(
+    plant: Plant, order: str, options: Options, promise: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S1, S2, S4, S5, S6, L1: without one guard of the core the search tells a story in which the promise breaks."""
+    plant(monkeypatch)
+    broken = search(small_plan(order, options)).broken
+    assert any(promise in story.splitlines()[0] for story in broken), "\n\n".join(broken) or "nothing was found"
