@@ -165,7 +165,7 @@ class Draft:
 
     def finished(self, due_time: Instant | None) -> Decision:
         """The decision, with the saga's next due time."""
-        rows_changed = self._touched or self._letters or self._saga is not self._before
+        rows_changed = self._touched or self._letters or self._saga != self._before
         if not rows_changed and due_time == self._before.due_time:
             return Decision(self._before, Records(), tuple(self._effects), changed=False)
         ends_now = self._saga.state.ended and self._saga.ended_time is None
