@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from amends_coordinator.ledger import rows
 from amends_coordinator.ports.ledger import NewSaga, NodeFencedError, Write
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from amends_coordinator.ledger.statements import Statements
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(NamedTuple):
     """The decision is stored. `by_this`: its rows are exactly as it wrote them, nobody has written since."""
 
     version: int
@@ -52,16 +51,11 @@ class Decision:
     future: asyncio.Future[Verdict]
     queued_time_s: float
     content: NewSaga | Write
+    saga_id: SagaId
     rows: DecisionRows | None = None
 
-    @property
-    def saga_id(self) -> SagaId:
-        """The saga that it is about."""
-        return self.content.saga.id
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionRows:
+class DecisionRows(NamedTuple):
     """The rows that a decision writes."""
 
     saga: Row

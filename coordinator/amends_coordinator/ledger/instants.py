@@ -28,6 +28,7 @@ def _text_to_second(text: str) -> int:
     return (datetime.fromisoformat(text) - _EPOCH) // _SECOND
 
 
+@lru_cache(maxsize=16384)
 def instant_to_text(instant: Instant) -> str:
     """`2026-11-30 10:15:00.000123`, in UTC: sorts as text and is what SQLite's date functions read.
 

@@ -60,6 +60,10 @@ def _saga(
     letters: Mapping[str, Sequence[RowMapping]],
 ) -> StoredSaga | UnreadableSagaError:
     saga_id = row["id"]
+    if row["format"] > schema.FORMAT:
+        return UnreadableSagaError(
+            f"saga {saga_id} has format {row['format']}, this release knows {schema.FORMAT}: run a newer one"
+        )
     try:
         return values.stored_saga(
             row,

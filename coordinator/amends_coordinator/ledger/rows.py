@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Row = tuple[object, ...]
 
 SAGA_CHANGES = (
-    "version", "written_by", "state", "due_time", "point_of_no_return_passed", "abort_requested", "unproven",
+    "state", "version", "written_by", "due_time", "point_of_no_return_passed", "abort_requested", "unproven",
     "attention_required", "compensations_owed", "output", "failure_step", "failure_reason", "failure_code",
     "failure_message", "failure_time", "updated_time", "ended_time", "deadline_time",
 )  # fmt: skip
@@ -41,7 +41,7 @@ INTENT_CHANGES = (
     "state", "attempt", "attempts", "attempts_left_out", "next_attempt_time", "unsettled", "refusals", "spent_us",
     "unsent_us", "request", "response", "last_error", "last_code", "updated_time",
 )  # fmt: skip
-INTENT_COLUMNS = (*INTENT_KEY, "position", "method", "created_time", *INTENT_CHANGES)
+INTENT_COLUMNS = (*INTENT_KEY, "position", "method", *INTENT_CHANGES[:-1], "created_time", INTENT_CHANGES[-1])
 
 DEAD_LETTER_CHANGES = ("last_error", "closed_time")
 DEAD_LETTER_COLUMNS = ("id", "saga_id", "position", "step", "direction", "reason", "opened_time", *DEAD_LETTER_CHANGES)
@@ -53,7 +53,7 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 def clean(text: str) -> str:
     """The text without what databases refuse: NUL and lone surrogates become U+FFFD."""
-    if text.isascii() and "\0" not in text:
+    if not text or (text.isascii() and "\0" not in text):
         return text
     return _UNSTORABLE.sub("\ufffd", text)
 
@@ -86,9 +86,9 @@ def saga_insert(new: NewSaga, written_by: str, instant: EncodeInstant) -> Row:
 def _saga_changes(saga: Saga, version: int, written_by: str, instant: EncodeInstant) -> Row:
     failure = saga.failure
     return (
+        str(saga.state),
         version,
         written_by,
-        saga.state.value,
         instant(saga.due_time),
         saga.point_of_no_return_passed,
         saga.abort_requested,
@@ -113,19 +113,24 @@ def intents(saga: Saga, chosen: Sequence[Intent], instant: EncodeInstant) -> lis
     Raises:
         KeyError: a chosen intent isn't one of the saga's.
     """
-    positions = {intent.key: position for position, intent in enumerate(saga.intents)}
-    return [_intent(saga.id, positions[intent.key], intent, instant) for intent in chosen]
+    return [_intent(saga.id, _position(saga, intent), intent, instant) for intent in chosen]
+
+
+def _position(saga: Saga, intent: Intent) -> int:
+    for position, each in enumerate(saga.intents):
+        if each is intent or (each.step == intent.step and each.direction is intent.direction):
+            return position
+    raise KeyError(f"{intent.step} {intent.direction} is not an intent of the saga")
 
 
 def _intent(saga_id: SagaId, position: int, intent: Intent, instant: EncodeInstant) -> Row:
     return (
         saga_id,
         intent.step,
-        intent.direction.value,
+        str(intent.direction),
         position,
         intent.method,
-        instant(intent.created_time),
-        intent.state.value,
+        str(intent.state),
         intent.attempt,
         attempts_to_json(intent.attempts),
         _counts_to_json(intent.attempts_left_out),
@@ -138,6 +143,7 @@ def _intent(saga_id: SagaId, position: int, intent: Intent, instant: EncodeInsta
         intent.response,
         clean(intent.last_error),
         clean(intent.last_code),
+        instant(intent.created_time),
         instant(intent.updated_time),
     )
 
@@ -148,6 +154,8 @@ def dead_letters(saga: Saga, chosen: Sequence[DeadLetter], instant: EncodeInstan
     Raises:
         KeyError: a chosen dead letter isn't one of the saga's.
     """
+    if not chosen:
+        return []
     positions = {letter.id: position for position, letter in enumerate(saga.dead_letters)}
     return [
         (
@@ -155,8 +163,8 @@ def dead_letters(saga: Saga, chosen: Sequence[DeadLetter], instant: EncodeInstan
             saga.id,
             positions[letter.id],
             letter.step,
-            None if letter.direction is None else letter.direction.value,
-            letter.reason.value,
+            None if letter.direction is None else str(letter.direction),
+            str(letter.reason),
             instant(letter.opened_time),
             clean(letter.last_error),
             instant(letter.closed_time),
@@ -181,7 +189,7 @@ def _attempt(attempt: Attempt) -> str:
     start = f'{{"number":{attempt.number},"node":{quoted(attempt.node)},"start":"{instant_to_text(attempt.start_time)}"'
     if attempt.end_time is None:
         return start + "}"
-    outcome = "" if attempt.outcome is None else f',"outcome":"{attempt.outcome.value}"'
+    outcome = "" if attempt.outcome is None else f',"outcome":"{attempt.outcome}"'
     return f'{start},"end":"{instant_to_text(attempt.end_time)}","code":{quoted(clean(attempt.status_code))}{outcome}}}'
 
 

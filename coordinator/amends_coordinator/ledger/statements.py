@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sqlalchemy.sql.elements import ClauseElement
 
     from amends_coordinator.ledger.dialect import SqlDialect
+    from amends_coordinator.ledger.rows import Row
 
     Guarded = tuple[str, int, str | None, str]
     Token = tuple[str, str, str, int]
@@ -42,21 +43,22 @@ class Prepared:
         self._text = str(compiled)
         self._names = tuple(names)
         taken = getattr(compiled, "positiontup", None)  # only the SQL compiler of positional dialects has one
-        self._ordered = None if taken is None else _ordering([self._names.index(name) for name in taken])
+        self._positional = taken is not None
+        self._permuted = None if taken is None or tuple(taken) == self._names else _permutation(taken, self._names)
 
-    def run(self, connection: Connection, values: Sequence[Sequence[object]]) -> None:
+    def run(self, connection: Connection, values: Sequence[Row]) -> None:
         """Execute it for each row of values; nothing is sent for no row."""
         if values:
             connection.exec_driver_sql(self._text, [self._arguments(row) for row in values])
 
-    def fetch(self, connection: Connection, values: Sequence[object]) -> list[Any]:
+    def fetch(self, connection: Connection, values: Row) -> list[Any]:
         """Execute it once and answer its rows (Any: what is in them is the statement's business)."""
         return [*connection.exec_driver_sql(self._text, self._arguments(values))]
 
-    def _arguments(self, row: Sequence[object]) -> tuple[object, ...] | dict[str, object]:
-        if self._ordered is None:
-            return dict(zip(self._names, row, strict=True))
-        return self._ordered(row)
+    def _arguments(self, row: Row) -> Row | dict[str, object]:
+        if self._permuted is not None:
+            return self._permuted(row)
+        return row if self._positional else dict(zip(self._names, row, strict=True))
 
 
 class Statements:
@@ -90,12 +92,12 @@ class Statements:
     def guard(self, connection: Connection, ids: Sequence[str]) -> list[Guarded]:
         """Lock the sagas and answer (id, version, owner, written_by) of each that is there and not locked elsewhere."""
         padded = _padded(ids)
-        return self._guard(len(padded)).fetch(connection, padded)
+        return self._guard(len(padded)).fetch(connection, tuple(padded))
 
     def tokens(self, connection: Connection, ids: Sequence[str]) -> list[Token]:
         """(id, start_token, written_by, version) of the sagas."""
         padded = _padded(ids)
-        return self._tokens(len(padded)).fetch(connection, padded)
+        return self._tokens(len(padded)).fetch(connection, tuple(padded))
 
     def _compile_guard(self, size: int) -> Prepared:
         saga = schema.saga
@@ -116,10 +118,10 @@ class Statements:
         return Prepared(statement, names, self._compiler)
 
 
-def _ordering(positions: Sequence[int]) -> Callable[[Sequence[object]], tuple[object, ...]]:
-    if len(positions) == 1:
-        return lambda row: (row[positions[0]],)
-    return itemgetter(*positions)
+def _permutation(taken: Sequence[str], names: Sequence[str]) -> Callable[[Row], Row]:
+    """Brings a row from the order of the names into the one in which the statement takes them (at least two)."""
+    permuted: Callable[[Row], Row] = itemgetter(*[names.index(name) for name in taken])
+    return permuted
 
 
 def _saga_update(changed: Sequence[str]) -> Update:

@@ -115,7 +115,7 @@ class Writer:
     def decide(self, content: NewSaga | Write) -> asyncio.Future[Verdict]:
         """Queue a decision; the future has its verdict, or a `LedgerError`."""
         future: asyncio.Future[Verdict] = self._loop.create_future()
-        self._put(Decision(future, time.monotonic(), content))
+        self._put(Decision(future, time.monotonic(), content, content.saga.id))
         return future
 
     def run(self, task: Callable[[Connection], T]) -> asyncio.Future[T]:

@@ -10,7 +10,7 @@ import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -21,6 +21,7 @@ from amends_coordinator.ports.ledger import (
     LedgerUnavailableError,
     Started,
     SupersededError,
+    UnreadableSagaError,
     Write,
     WriteRefusedError,
 )
@@ -221,6 +222,60 @@ async def test_a_registration_with_bad_data_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WriteRefusedError):
         await ledger.put_definition(replace(DEFINITION, name="other", created_time=after(10**18)))
     assert await ledger.get_definition("other", None) is None
+    await ledger.close()
+
+
+async def test_a_full_disk(tmp_path: Path) -> None:
+    """S1: where nothing can be stored nothing is answered as stored; with space again it goes on by itself."""
+
+    class Bounded(sqlite3.Connection):
+        pages = 10_000
+
+        def __init__(self, *arguments: Any, **options: Any) -> None:  # Any: whatever sqlite3.connect was given
+            super().__init__(*arguments, **options)
+            self.execute(f"PRAGMA max_page_count = {Bounded.pages}")
+
+    path = make_file(tmp_path)
+    ledger = await open_file(path, patience_s=0.2, factory=Bounded)
+    value = saga("order-1")
+    await ledger.start(new(value))
+    Bounded.pages = 1
+    big = replace(advanced(value, "authorize", time=after(1)), output=b"x" * 1_000_000)
+    await ledger.abandon()
+    ledger = await open_file(path, patience_s=0.2, factory=Bounded)
+    (found,) = await ledger.claim(now=after(1), limit=1, held=frozenset())
+    with pytest.raises(LedgerUnavailableError, match="the disk is full"):
+        await ledger.append(write(big, found.version))
+    assert await ledger.load(value.id) == found
+    Bounded.pages = 10_000
+    assert await ledger.append(write(big, found.version)) == found.version + 1
+    await ledger.close()
+
+
+async def test_closing_without_a_database_frees_the_ledger(tmp_path: Path) -> None:
+    """Whoever stops while the database is away says so, and the next process is not locked out."""
+    path = make_file(tmp_path)
+    ledger = await open_file(path, patience_s=0.2)
+    await ledger.start(new(saga("order-1")))
+    with closing(sqlite3.connect(path)) as outside:
+        outside.execute("BEGIN IMMEDIATE")
+        with pytest.raises(LedgerUnavailableError):
+            await ledger.close()
+        outside.rollback()
+    again = await open_file(path)
+    await again.close()
+
+
+async def test_a_saga_of_a_newer_release(tmp_path: Path) -> None:
+    """A format that this release doesn't know is neither claimed nor guessed at."""
+    path = make_file(tmp_path)
+    ledger = await open_file(path)
+    await ledger.start(new(saga("order-1"), owner=None))
+    with closing(sqlite3.connect(path, timeout=10)) as outside, outside:
+        outside.execute("UPDATE saga SET format = 99")
+    assert await ledger.claim(now=after(1), limit=5, held=frozenset()) == []
+    with pytest.raises(UnreadableSagaError, match="format 99"):
+        await ledger.load(SagaId("order-1"))
     await ledger.close()
 
 

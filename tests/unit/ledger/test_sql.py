@@ -144,7 +144,7 @@ def test_the_write_path_compiles_for_postgresql() -> None:
 
     recorder: Any = Recorder()  # stands for a connection: only this one method is called
     made.guard(recorder, ["b", "a"])
-    made.unfenced.fetch(recorder, [NODE])
+    made.unfenced.fetch(recorder, (NODE,))
     assert seen[0].endswith("ORDER BY saga.id FOR NO KEY UPDATE SKIP LOCKED")
     assert seen[1].endswith("FOR SHARE")
 
