@@ -8,6 +8,7 @@ under way are answered, calls to participants end or are handed over within the 
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import socket
 import sys
@@ -175,6 +176,7 @@ async def _first_of(running: Coroutine[Any, Any, None], stopping: Coroutine[Any,
 def run(settings: Settings) -> int:
     """Run one coordinator until SIGTERM or SIGINT; the exit code. Prints `listening on HOST:PORT` once it is ready."""
     configure(level=settings.log_level, form=settings.log_format)
+    _calm_the_garbage_collector()
     try:
         asyncio.run(_until_signal(settings))
     except (SettingsError, CannotListenError, LedgerError) as error:
@@ -184,6 +186,15 @@ def run(settings: Settings) -> int:
         _log.critical(names.NODE_FAILED, exc_info=error)
         return 1
     return 0
+
+
+def _calm_the_garbage_collector() -> None:
+    """Sagas in memory are values without cycles; looking through all of them every few milliseconds cost a tenth of the
+    processor time of a saga (measured with `make bench`).
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
 
 
 def main(**overrides: object) -> int:

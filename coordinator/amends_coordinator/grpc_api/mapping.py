@@ -74,9 +74,15 @@ def saga_summary(stored: StoredSaga, definition: CompiledDefinition) -> saga_pb2
 
 def saga_with_rows(stored: StoredSaga, definition: CompiledDefinition, *, ledger_name: str) -> saga_pb2.Saga:
     """A saga with its intents and dead letters."""
-    message = saga_summary(stored, definition)
+    message = saga_with_dead_letters(stored, definition)
     for intent in stored.saga.intents:
         message.intents.append(_intent(stored, intent, definition, ledger_name))
+    return message
+
+
+def saga_with_dead_letters(stored: StoredSaga, definition: CompiledDefinition) -> saga_pb2.Saga:
+    """A saga with its dead letters: all that one who waited for its end has to know."""
+    message = saga_summary(stored, definition)
     for letter in stored.saga.dead_letters:
         message.dead_letters.append(_dead_letter(stored, letter))
     return message

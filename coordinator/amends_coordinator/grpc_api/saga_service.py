@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from amends.v1 import saga_pb2
 from amends.v1 import saga_service_pb2 as pb
 from amends_coordinator.core.definition import StoredDefinition
 from amends_coordinator.core.ids import DefinitionVersion, SagaId
 from amends_coordinator.definitions.errors import PayloadError
 from amends_coordinator.definitions.registration import resolve
 from amends_coordinator.grpc_api.errors import SagaIdInUseError, SagaNotFoundError
-from amends_coordinator.grpc_api.mapping import STATES_BY_NUMBER, definition_message, saga_summary, saga_with_rows
+from amends_coordinator.grpc_api.mapping import (
+    STATES_BY_NUMBER,
+    definition_message,
+    saga_summary,
+    saga_with_dead_letters,
+    saga_with_rows,
+)
 from amends_coordinator.grpc_api.trace_context import trace_context
 from amends_coordinator.grpc_api.validation import NAME, VERSION, Checks, saga_page_token, type_name
 from amends_coordinator.ports.driving import StartRequest
@@ -112,7 +117,11 @@ class SagaService:
         checks = Checks()
         saga_id = checks.saga_id("saga_id", request.saga_id)
         checks.raise_if_any()
-        return pb.GetSagaResponse(saga=await self._with_rows(saga_id, await self._ledger.load(saga_id)))
+        stored = await self._ledger.load(saga_id)
+        if stored is None:
+            raise SagaNotFoundError(saga_id)
+        definition = await self._definitions.of(stored)
+        return pb.GetSagaResponse(saga=saga_with_rows(stored, definition, ledger_name=self._ledger_name))
 
     async def ListSagas(self, request: pb.ListSagasRequest, _: Context) -> pb.ListSagasResponse:
         """List sagas, newest first, without their rows."""
@@ -133,7 +142,9 @@ class SagaService:
         timeout_s = checks.wait_seconds("wait_timeout", timeout)
         checks.raise_if_any()
         stored = await self._driving.wait(saga_id, timeout_s=timeout_s)
-        return pb.WaitSagaResponse(saga=await self._with_rows(saga_id, stored))
+        if stored is None:
+            raise SagaNotFoundError(saga_id)
+        return pb.WaitSagaResponse(saga=saga_with_dead_letters(stored, await self._definitions.of(stored)))
 
     def _resolved(
         self, definition: saga_definition_pb2.SagaDefinition, announced: tuple[FileDescriptorSet, ...]
@@ -187,11 +198,6 @@ class SagaService:
         if not equal:
             raise SagaIdInUseError(stored.saga.id, "input")
         return pb.StartSagaResponse(saga=saga_summary(stored, compiled), started=False)
-
-    async def _with_rows(self, saga_id: SagaId, stored: StoredSaga | None) -> saga_pb2.Saga:
-        if stored is None:
-            raise SagaNotFoundError(saga_id)
-        return saga_with_rows(stored, await self._definitions.of(stored), ledger_name=self._ledger_name)
 
 
 def _version(checks: Checks, path: str, version: str) -> str:

@@ -174,13 +174,13 @@ async def _start(sagas: SagaServiceStub, request: StartSagaRequest, address: str
 
 
 async def _ended(sagas: SagaServiceStub, saga_id: str, address: str) -> Saga:
-    """The saga once it has ended, or can't go on without a person."""
+    """The saga with its rows, once it has ended or can't go on without a person."""
     request = WaitSagaRequest(saga_id=saga_id, wait_timeout=Duration(seconds=WAIT_S))
     try:
         while True:
             saga = (await sagas.WaitSaga(request, timeout=WAIT_S + CALL_TIMEOUT_S)).saga
             if saga.state not in NOT_OVER:
-                return saga
+                return (await sagas.GetSaga(GetSagaRequest(saga_id=saga_id), timeout=CALL_TIMEOUT_S)).saga
     except grpc.aio.AioRpcError as error:
         raise CommandError(
             next(explain(error, address)),

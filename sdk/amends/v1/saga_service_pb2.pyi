@@ -407,7 +407,9 @@ class WaitSagaResponse(_message.Message):
     SAGA_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def saga(self) -> _saga_pb2.Saga:
-        """The saga with its ledger rows; its state tells whether it has ended. `STATE_COMPENSATION_FAILED` counts as an end here."""
+        """The saga with its dead letters; its state tells whether it has ended. `STATE_COMPENSATION_FAILED` counts as an end
+        here. Its ledger rows are left out: `GetSaga` has them.
+        """
 
     def __init__(
         self,
