@@ -1,0 +1,1 @@
+"""Tests of the pure core, one decision at a time and as stories."""
