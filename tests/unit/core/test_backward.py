@@ -203,7 +203,7 @@ def test_barrier_makes_the_end_proven() -> None:
 
 
 def test_step_asks_for_an_abort() -> None:
-    """S4: a step that succeeded and wants the saga rolled back is undone too, and so when only its lookup says so."""
+    """S4, S10: a step that succeeded and asks to roll back is undone too; here its lookup passes on the wish."""
     play(
         saga_of(step("reserve", lookup=True, budget=retry(total_s=2)), step("pay")),
         """
