@@ -47,6 +47,10 @@ class Journal:
         """The calls of one step and direction that began."""
         return [e for e in self.read() if (e.event, e.name, e.direction) == ("begin", name, direction)]
 
+    def ended(self, name: str, direction: str = "action") -> bool:
+        """Whether a call of one step and direction has ended, however."""
+        return any((e.event, e.name, e.direction) == ("end", name, direction) for e in self.read())
+
     def effects(self, direction: str = "action") -> list[Entry]:
         """The effects of one direction, in the order in which they happened."""
         return [e for e in self.read() if (e.event, e.direction) == ("effect", direction)]

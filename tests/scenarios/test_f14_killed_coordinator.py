@@ -77,8 +77,7 @@ async def test_f14_between_reply_and_record(tmp_path: Path, node_name: str) -> N
             await client.start(saga, ScenarioInput(), saga_id="f14")
             await eventually(lambda: len(stage.journal.effects()) == 2, what="b takes effect", bound_s=30)
             with writes_blocked(tmp_path / "ledger.db"):
-                replied = lambda: any(e.event == "end" and e.step == "b" for e in stage.journal.read())  # noqa: E731
-                await eventually(replied, what="b replies", bound_s=30)
+                await eventually(lambda: stage.journal.ended("b"), what="b replies", bound_s=30)
                 await stage.coordinator.kill()
         await _restart(stage, node_name)
         async with SagaClient(stage.coordinator.address) as client:
@@ -95,8 +94,7 @@ async def test_f14_during_a_compensation(tmp_path: Path, node_name: str) -> None
         saga = steps("a", "b", "c", attempt_timeout=timedelta(seconds=30))
         async with SagaClient(stage.coordinator.address) as client:
             await client.start(saga, ScenarioInput(), saga_id="f14")
-            undone = lambda: len(stage.journal.effects("compensation")) == 1  # noqa: E731
-            await eventually(undone, what="b is undone", bound_s=30)
+            await eventually(lambda: len(stage.journal.effects("compensation")) == 1, what="b is undone", bound_s=30)
         await _restart(stage, node_name)
         async with SagaClient(stage.coordinator.address) as client:
             assert isinstance(await client.handle(saga, "f14").wait(BOUND), Compensated)

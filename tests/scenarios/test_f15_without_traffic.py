@@ -25,8 +25,7 @@ async def test_f15_all_twenty_end(tmp_path: Path) -> None:
 
     def ended() -> int:
         with closing(sqlite3.connect(f"file:{tmp_path / 'ledger.db'}?mode=ro", uri=True)) as connection:
-            states = "('COMMITTED', 'COMPENSATED')"
-            rows = connection.execute(f"SELECT count(*) FROM saga WHERE state IN {states}")
+            rows = connection.execute("SELECT count(*) FROM saga WHERE state IN ('COMMITTED', 'COMPENSATED')")
             return int(rows.fetchone()[0])
 
     async with scene(tmp_path) as stage:
@@ -36,8 +35,9 @@ async def test_f15_all_twenty_end(tmp_path: Path) -> None:
         async with SagaClient(stage.coordinator.address) as client:
             for number in range(COUNT):
                 await client.start(good if number % 2 else bad, ScenarioInput(), saga_id=f"f15-{number}")
-            half_done = lambda: len(stage.journal.effects()) == 2 * COUNT  # noqa: E731
-            await eventually(half_done, what="every second step took effect", bound_s=60)
+            await eventually(
+                lambda: len(stage.journal.effects()) == 2 * COUNT, what="every second step took effect", bound_s=60
+            )
         await stage.coordinator.kill()
         await stage.coordinator.start()
         await eventually(lambda: ended() == COUNT, what="all sagas ended", bound_s=60)
