@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from amends_coordinator.core.effects import CALL_OF, Effect, WakeAt
 from amends_coordinator.core.saga import DeadLetter, Intent, Saga
+from amends_coordinator.core.values import changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +35,12 @@ class Decision:
 
     def with_request(self, intent: Intent, request: bytes) -> Decision:
         """The same decision with the request of an announced intent filled in."""
-        built = replace(intent, request=request)
+        built = changed(intent, {"request": request})
 
         def filled(intents: tuple[Intent, ...]) -> tuple[Intent, ...]:
             return tuple(built if other.key == built.key else other for other in intents)
 
-        saga = replace(self.saga, intents=filled(self.saga.intents))
+        saga = changed(self.saga, {"intents": filled(self.saga.intents)})
         records = Records(filled(self.records.intents), self.records.dead_letters, filled(self.records.announced))
         return Decision(saga, records, self.effects, self.changed)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
@@ -21,6 +20,7 @@ from amends_coordinator.core.saga import (
 )
 from amends_coordinator.core.states import DeadLetterReason, Direction, IntentState, SagaState
 from amends_coordinator.core.transitions import IntentMove, SagaMove, move_intent, move_saga
+from amends_coordinator.core.values import changed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,6 +44,17 @@ class IntentChanges(TypedDict, total=False):
     response: bytes | None
     last_error: str
     last_code: str
+    updated_time: Instant
+
+
+class SagaChanges(TypedDict, total=False):
+    """Columns of a saga's row that a decision may change; see `Saga`."""
+
+    state: SagaState
+    failure: Failure | None
+    point_of_no_return_passed: bool
+    unproven: bool
+    compensations_owed: int
 
 
 class Draft:
@@ -81,10 +92,11 @@ class Draft:
 
     def put(self, intent: Intent, **changes: Unpack[IntentChanges]) -> Intent:
         """Add an intent's row, or change columns of it."""
-        changed = replace(intent, **changes, updated_time=self.at.now)
-        self._intents[intent.key] = changed
+        changes["updated_time"] = self.at.now
+        row = changed(intent, changes)
+        self._intents[intent.key] = row
         self._touched[intent.key] = None
-        return changed
+        return row
 
     def move(self, intent: Intent, move: IntentMove, **changes: Unpack[IntentChanges]) -> Intent:
         """Move an intent as the table says, and change columns of it; it waits for nothing any more."""
@@ -103,8 +115,9 @@ class Draft:
 
     def close_attempt(self, intent: Intent, answer: Answer) -> Intent:
         """Write down how the newest attempt ended."""
-        last = replace(
-            intent.attempts[-1], end_time=self.at.now, status_code=answer.status_code, outcome=answer.outcome
+        last = changed(
+            intent.attempts[-1],
+            {"end_time": self.at.now, "status_code": answer.status_code, "outcome": answer.outcome},
         )
         attempts = (*intent.attempts[:-1], last)
         if answer.status_code == "OK" and answer.response is not None:
@@ -115,27 +128,9 @@ class Draft:
         """Move the saga as the table says."""
         self.change(state=move_saga(self._saga.state, move))
 
-    def change(
-        self,
-        *,
-        state: SagaState | None = None,
-        failure: Failure | None = None,
-        point_of_no_return_passed: bool | None = None,
-        unproven: bool | None = None,
-        compensations_owed: int | None = None,
-    ) -> None:
-        """Change columns of the saga's row; what is None stays."""
-        now = self._saga
-        self._saga = replace(
-            now,
-            state=now.state if state is None else state,
-            failure=now.failure if failure is None else failure,
-            point_of_no_return_passed=(
-                now.point_of_no_return_passed if point_of_no_return_passed is None else point_of_no_return_passed
-            ),
-            unproven=now.unproven if unproven is None else unproven,
-            compensations_owed=now.compensations_owed if compensations_owed is None else compensations_owed,
-        )
+    def change(self, **changes: Unpack[SagaChanges]) -> None:
+        """Change columns of the saga's row."""
+        self._saga = changed(self._saga, changes)
 
     def open_dead_letter(
         self, step: StepName | None, direction: Direction | None, reason: DeadLetterReason, error: str
@@ -169,14 +164,14 @@ class Draft:
         if not rows_changed and due_time == self._before.due_time:
             return Decision(self._before, Records(), tuple(self._effects), changed=False)
         ends_now = self._saga.state.ended and self._saga.ended_time is None
-        saga = replace(
-            self._saga,
-            intents=self.intents,
-            dead_letters=self.dead_letters,
-            due_time=due_time,
-            updated_time=self.at.now,
-            ended_time=self.at.now if ends_now else self._saga.ended_time,
-        )
+        row = {
+            "intents": self.intents,
+            "dead_letters": self.dead_letters,
+            "due_time": due_time,
+            "updated_time": self.at.now,
+            "ended_time": self.at.now if ends_now else self._saga.ended_time,
+        }
+        saga = changed(self._saga, row)
         records = Records(
             intents=tuple(self._intents[key] for key in self._touched),
             dead_letters=tuple(self._letters),
