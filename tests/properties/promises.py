@@ -9,7 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from amends_coordinator.core.effects import DIRECTION_OF, CallAction, CallCompensation, CallLookup
+from amends_coordinator.core.effects import (
+    DIRECTION_OF,
+    CallAction,
+    CallCompensation,
+    CallLookup,
+    Finish,
+    Park,
+    WakeAt,
+)
 from amends_coordinator.core.saga import idempotency_key
 from amends_coordinator.core.states import Direction, FailurePolicy, Guarantee, IntentState, SagaState, StepKind
 from tests.properties.world import Happened
@@ -115,6 +123,16 @@ def compensated_means_undone(move: Move) -> Iterator[str]:
             yield f"{step.name} was settled neither by OK nor by a seal, and the saga is not marked unproven"
 
 
+def finds_its_work(move: Move) -> Iterator[str]:
+    """A compensation that reads the action's response is never called without one."""
+    for call in move.calls:
+        plan = move.saga.plan.by_name[call.step].compensation
+        if isinstance(call, CallCompensation) and plan is not None and plan.needs_response and not plan.by_key:
+            action = move.saga.intent(call.step, Direction.ACTION)
+            if move.after.happened(call.step) is not Happened.YES or action is None or action.response is None:
+                yield f"{call} is made, but the response that it needs never arrived"
+
+
 def undone_in_order(move: Move) -> Iterator[str]:
     """No compensation begins beside an action or lookup, nor before those of the later steps are out of the way."""
     steps = move.saga.plan.steps
@@ -190,6 +208,23 @@ def ends_are_final(move: Move) -> Iterator[str]:
         yield "the time of the end is wrong"
 
 
+def told_once(move: Move) -> Iterator[str]:
+    """An end, a dead letter and a due time are told exactly when they are written."""
+    effects = move.decision.effects
+    ends = (SagaState.COMMITTED, SagaState.COMPENSATED, SagaState.COMPENSATION_FAILED)
+    finishes = [move.saga.state] if move.saga.state in ends and move.saga.state is not move.before.state else []
+    if [effect.state for effect in effects if isinstance(effect, Finish)] != finishes:
+        yield f"told {effects}, but the saga came from {move.before.state} to {move.saga.state}"
+    opened = move.saga.dead_letters[len(move.before.dead_letters) :]
+    if tuple(effect.letter for effect in effects if isinstance(effect, Park)) != opened:
+        yield "the dead letters that are told are not those that were opened"
+    if move.decision.records.dead_letters != opened:
+        yield "the dead letters that were opened are not in the records"
+    due = [] if move.saga.due_time is None else [move.saga.due_time]
+    if [effect.time for effect in effects if isinstance(effect, WakeAt)] != due:
+        yield "the saga is not woken at its due time"
+
+
 def somebody_comes_back(move: Move) -> Iterator[str]:
     """A saga that has not ended has a due time, or waits for a person; what is in flight always has a due time."""
     saga = move.saga
@@ -213,8 +248,10 @@ CHECKS: tuple[tuple[str, Callable[[Move], Iterator[str]]], ...] = (
     ("S2", one_key),
     ("S3", committed_means_done),
     ("S4", compensated_means_undone),
+    ("S4", finds_its_work),
     ("S5", undone_in_order),
     ("S6", no_way_back),
     ("S8", ends_are_final),
+    ("S11", told_once),
     ("L1", somebody_comes_back),
 )

@@ -47,7 +47,7 @@ def _cases() -> list[tuple[str, Options]]:
 
 @pytest.mark.parametrize(("order", "options"), _cases(), ids=str)
 def test_no_event_in_any_state_breaks_a_promise(order: str, options: Options) -> None:
-    """S1, S2, S3, S4, S5, S6, S8, L1: checked on every move; what can't happen is refused, what is late is dropped."""
+    """S1, S2, S3, S4, S5, S6, S8, S11, L1: on every move; what can't happen is refused, what is late dropped."""
     findings = search(small_plan(order, options))
     assert not findings.broken, "\n\n".join(findings.broken)
     assert findings.states >= 10

@@ -43,7 +43,7 @@ CHANCES = st.tuples(st.integers(0, 10_000), st.integers(0, 3), st.floats(0.0, 0.
 def test_whatever_happens_promises_hold_and_every_saga_ends(
     plan: Plan, life: list[tuple[int, int, float, int]]
 ) -> None:
-    """S1 to S6, S8, L1: crashes, timeouts, jitter, any answer at any time; then participants answer OK."""
+    """S1 to S6, S8, S11, L1: crashes, timeouts, jitter, any answer at any time; then participants answer OK."""
     findings = Findings()
     node = _only(new_saga(plan), Started(Moment(Instant(0), NODE)), findings)
     for which, binding, fraction, ticks in life:

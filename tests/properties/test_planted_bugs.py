@@ -11,12 +11,12 @@ import pytest
 from amends_coordinator.core import backward, decide, draft, settle
 from amends_coordinator.core.answer import Answer
 from amends_coordinator.core.draft import Draft
-from amends_coordinator.core.effects import CALL_OF
+from amends_coordinator.core.effects import CALL_OF, Effect, Finish
 from amends_coordinator.core.events import AttemptEnded
 from amends_coordinator.core.ids import Instant
-from amends_coordinator.core.plan import StepPlan
+from amends_coordinator.core.plan import CallPlan, StepPlan
 from amends_coordinator.core.saga import Failure, Intent, Saga
-from amends_coordinator.core.states import FailurePolicy, Outcome, StepKind
+from amends_coordinator.core.states import FailurePolicy, Outcome, SagaState, StepKind
 from amends_coordinator.core.transitions import IntentMove
 from tests.properties.plans import Options, small_plan
 from tests.properties.search import search
@@ -125,6 +125,22 @@ def call_without_record(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(draft.Draft, "announce", announce)
 
 
+def compensate_with_an_empty_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compensation is called although it can't find its work."""
+    monkeypatch.setattr(CallPlan, "finds_unanswered_work", property(lambda _: True))
+
+
+def keep_the_end_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is told that the saga was compensated."""
+    original = Draft.effect
+
+    def effect(self: Draft, effect: Effect) -> None:
+        if effect != Finish(SagaState.COMPENSATED):
+            original(self, effect)
+
+    monkeypatch.setattr(Draft, "effect", effect)
+
+
 def forget_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """No due time is ever written down."""
 
@@ -145,6 +161,8 @@ PLANTED: tuple[tuple[Plant, str, Options, str], ...] = (
     (claim_proof, "C", Options(rounds=1), "S4"),
     (listen_to_late_answers, "C", Options(rounds=2), "late"),
     (call_without_record, "C", Options(rounds=1), "S1"),
+    (compensate_with_an_empty_id, "C", HALT, "S4"),
+    (keep_the_end_secret, "C", Options(rounds=1), "S11"),
     (forget_to_come_back, "C", Options(rounds=1), "L1"),
 )
 
@@ -153,7 +171,7 @@ PLANTED: tuple[tuple[Plant, str, Options, str], ...] = (
 def test_planted_bug_is_found(
     plant: Plant, order: str, options: Options, promise: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S1, S2, S4, S5, S6, L1: without one guard of the core the search tells a story in which the promise breaks."""
+    """S1, S2, S4, S5, S6, S11, L1: without one guard of the core the search tells how the promise breaks."""
     plant(monkeypatch)
     broken = search(small_plan(order, options)).broken
     assert any(promise in story.splitlines()[0] for story in broken), "\n\n".join(broken) or "nothing was found"

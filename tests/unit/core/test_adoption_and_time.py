@@ -148,6 +148,29 @@ def test_adoption_after_the_deadline_asks_the_lookup_once() -> None:
     assert [intent.attempt for intent in saga.intents] == [1, 1, 1]
 
 
+def test_timeout_asks_the_lookup_on() -> None:
+    """S4: a lookup that waits when the saga rolls back is still asked; only the action isn't repeated."""
+    play(
+        saga_of(step("reserve", lookup=True, budget=retry(total_s=2)), timeout_s=3),
+        """
+        start
+          call reserve action #1
+        reserve UNAVAILABLE
+          reserve action UNKNOWN
+          call reserve lookup #1
+        reserve lookup not sent
+          reserve lookup waits until 3s
+        wake
+          saga COMPENSATING, TIMED_OUT of the saga
+          call reserve lookup #2
+        reserve lookup OK
+          reserve lookup SUCCEEDED
+          reserve action SUCCEEDED
+          call reserve compensation #1
+        """,
+    )
+
+
 def test_timeout_waits_for_the_call_in_flight() -> None:
     """S5: nothing is undone while an action is in flight; its answer still counts, and it isn't repeated."""
     play(

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from amends_coordinator.core.states import Guarantee, SagaState
-from tests.unit.core.sagas import pivot, read, retry, saga_of, step
-from tests.unit.core.stories import play
+import pytest
+
+from amends_coordinator.core.decide import decide
+from amends_coordinator.core.events import AttemptEnded, Started
+from amends_coordinator.core.ids import StepName
+from amends_coordinator.core.saga import Failure
+from amends_coordinator.core.states import Direction, Guarantee, SagaState
+from tests.unit.core.sagas import at, pivot, read, retry, saga_of, step
+from tests.unit.core.stories import answer, play
 
 
 def test_third_is_rejected_and_the_others_undone_newest_first() -> None:
@@ -111,6 +117,30 @@ def test_sealed_lookup_proves_that_nothing_happened() -> None:
         """,
     )
     assert not saga.unproven
+
+
+def test_not_found_from_a_participant_that_did_not_look_means_nothing() -> None:
+    """S4: with `amends-executed: no` neither a lookup's nor a compensation's NOT_FOUND says anything."""
+    play(
+        saga_of(step("reserve", lookup=True, by_key=True, budget=retry(total_s=2))),
+        """
+        start
+          call reserve action #1
+        reserve UNAVAILABLE
+          reserve action UNKNOWN
+          call reserve lookup #1
+        reserve lookup NOT_FOUND executed=no
+          reserve lookup waits until 3s
+        wake
+          call reserve lookup #2
+        reserve lookup NOT_FOUND
+          reserve lookup REJECTED
+          saga COMPENSATING, OUTCOME_UNKNOWN of reserve
+          call reserve compensation #1
+        reserve compensation NOT_FOUND executed=no
+          reserve compensation waits until 6s
+        """,
+    )
 
 
 def test_unsealed_lookup_means_not_yet() -> None:
@@ -315,3 +345,53 @@ def test_late_answers_are_dropped() -> None:
         """,
     )
     assert saga.state is SagaState.COMPENSATED
+
+
+@pytest.mark.parametrize(
+    ("said", "reason", "status_code", "message"),
+    [
+        ("FAILED_PRECONDITION", "FAILED_PRECONDITION", "FAILED_PRECONDITION", "it said FAILED_PRECONDITION"),
+        ("OUT_OF_RANGE reason=TOO_MUCH", "TOO_MUCH", "OUT_OF_RANGE", "it said OUT_OF_RANGE"),
+        ("OK abort=fraud", "ABORTED_BY_STEP", "OK", "fraud"),
+        ("DEADLINE_EXCEEDED", "OUTCOME_UNKNOWN", "DEADLINE_EXCEEDED", "it said DEADLINE_EXCEEDED"),
+    ],
+)
+def test_first_cause_is_told(said: str, reason: str, status_code: str, message: str) -> None:
+    """S8: why a saga rolled back is its first cause, in the participant's own words, with the step and the time."""
+    saga = decide(saga_of(step("reserve", needs_response=False, budget=retry(total_s=2))), Started(at(0))).saga
+    saga = decide(saga, AttemptEnded(at(3), StepName("reserve"), Direction.ACTION, 1, answer(said))).saga
+    assert saga.failure == Failure(
+        step=StepName("reserve"), reason=reason, status_code=status_code, message=message, time=at(3).now
+    )
+
+
+def test_rows_keep_what_was_answered() -> None:
+    """S11: the responses of a lookup and of a compensation are kept in their rows."""
+    saga = play(
+        saga_of(step("reserve", lookup=True, budget=retry(total_s=2)), read("check")),
+        """
+        start
+          call reserve action #1
+        reserve UNAVAILABLE
+          reserve action UNKNOWN
+          call reserve lookup #1
+        reserve lookup OK
+          reserve lookup SUCCEEDED
+          reserve action SUCCEEDED
+          call check action #1
+        check NOT_FOUND
+          check action REJECTED
+          saga COMPENSATING, NOT_FOUND of check
+          call reserve compensation #1
+        reserve compensation OK
+          reserve compensation SUCCEEDED
+          saga COMPENSATED
+        """,
+    )
+    responses = {(intent.step, intent.direction): intent.response for intent in saga.intents}
+    assert responses == {
+        ("reserve", Direction.ACTION): b"done",
+        ("reserve", Direction.LOOKUP): b"done",
+        ("check", Direction.ACTION): None,
+        ("reserve", Direction.COMPENSATION): b"done",
+    }
