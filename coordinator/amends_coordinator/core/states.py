@@ -5,7 +5,16 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class SagaState(StrEnum):
+class Word(StrEnum):
+    """A word of one of the sets. Hashed like the string that it is: words are keys of tables that are read all the
+    time,
+    and the hash that `Enum` brings along is a function in Python.
+    """
+
+    __hash__ = str.__hash__
+
+
+class SagaState(Word):
     """Where a saga stands."""
 
     RUNNING = "RUNNING"
@@ -20,7 +29,7 @@ class SagaState(StrEnum):
         return self in (SagaState.COMMITTED, SagaState.COMPENSATED)
 
 
-class IntentState(StrEnum):
+class IntentState(Word):
     """What is known of a call."""
 
     PENDING = "PENDING"
@@ -33,7 +42,7 @@ class IntentState(StrEnum):
     DROPPED = "DROPPED"
 
 
-class Direction(StrEnum):
+class Direction(Word):
     """The side of a step that a call belongs to."""
 
     ACTION = "ACTION"
@@ -41,7 +50,7 @@ class Direction(StrEnum):
     LOOKUP = "LOOKUP"
 
 
-class StepKind(StrEnum):
+class StepKind(Word):
     """What a step is with respect to the point of no return."""
 
     COMPENSATABLE = "COMPENSATABLE"
@@ -50,7 +59,7 @@ class StepKind(StrEnum):
     RETRIABLE = "RETRIABLE"
 
 
-class Guarantee(StrEnum):
+class Guarantee(Word):
     """What a participant's method promises about calls with the same key."""
 
     NONE = "NONE"
@@ -58,14 +67,14 @@ class Guarantee(StrEnum):
     BARRIER = "BARRIER"
 
 
-class FailurePolicy(StrEnum):
+class FailurePolicy(Word):
     """What a parked compensation means for the older ones."""
 
     CONTINUE = "CONTINUE"
     HALT = "HALT"
 
 
-class Outcome(StrEnum):
+class Outcome(Word):
     """What an answer proves. Unknown is a value: it is never read as a failure."""
 
     SUCCEEDED = "SUCCEEDED"
@@ -76,7 +85,7 @@ class Outcome(StrEnum):
     WIRING_FAULT = "WIRING_FAULT"
 
 
-class DeadLetterReason(StrEnum):
+class DeadLetterReason(Word):
     """Why only a person can go on."""
 
     REFUSED = "REFUSED"

@@ -5,9 +5,7 @@ All state changes of the core go through `move_saga` and `move_intent`; nothing 
 
 from __future__ import annotations
 
-from enum import StrEnum
-
-from amends_coordinator.core.states import IntentState, SagaState
+from amends_coordinator.core.states import IntentState, SagaState, Word
 
 
 class IllegalTransitionError(Exception):
@@ -16,7 +14,7 @@ class IllegalTransitionError(Exception):
     """
 
 
-class SagaMove(StrEnum):
+class SagaMove(Word):
     """Why a saga's state changes."""
 
     EVERY_STEP_DONE = "every step is done"
@@ -25,7 +23,7 @@ class SagaMove(StrEnum):
     NOTHING_CAN_GO_ON = "what is left needs a person"
 
 
-class IntentMove(StrEnum):
+class IntentMove(Word):
     """Why an intent's state changes."""
 
     ANSWERED_OK = "the participant said that it is done"

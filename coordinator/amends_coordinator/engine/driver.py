@@ -23,6 +23,7 @@ from amends_coordinator.core.effects import (
     WakeAt,
 )
 from amends_coordinator.core.events import AttemptEnded, Event, Moment, Woken
+from amends_coordinator.core.ids import Instant
 from amends_coordinator.core.states import Outcome
 from amends_coordinator.engine.binding import decide_and_bind
 from amends_coordinator.engine.calling import call_request
@@ -31,7 +32,7 @@ from amends_coordinator.ports.ledger import LedgerUnavailableError, StoredSaga, 
 if TYPE_CHECKING:
     from amends_coordinator.core.decision import Decision
     from amends_coordinator.core.effects import Call, Effect
-    from amends_coordinator.core.ids import Instant, NodeId, StepName
+    from amends_coordinator.core.ids import NodeId, StepName
     from amends_coordinator.core.states import Direction, SagaState
     from amends_coordinator.definitions.compiled import CompiledDefinition
     from amends_coordinator.engine.settings import EngineSettings
@@ -77,6 +78,7 @@ class Driver:
         self._calls: dict[tuple[StepName, Direction], asyncio.Task[None]] = {}
         self._wake_time: Instant | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_time = Instant(0)
 
     @property
     def stored(self) -> StoredSaga:
@@ -207,16 +209,24 @@ class Driver:
         self._news.set()
 
     def _set_timer(self) -> None:
+        """Have the saga woken at its time. A timer that fires before it is good enough: `_wake` looks at the time
+        again,
+        and a saga that goes on well never needs a second one.
+        """
+        if self._wake_time is None or (self._timer is not None and self._timer_time <= self._wake_time):
+            return
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
-        if self._wake_time is not None:
-            delay_s = max(0.0, (self._wake_time - self._around.clock.now()) / 1e6)
-            self._timer = asyncio.get_running_loop().call_later(delay_s, self._wake)
+        delay_s = max(0.0, (self._wake_time - self._around.clock.now()) / 1e6)
+        self._timer_time = self._wake_time
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._wake)
 
     def _wake(self) -> None:
         self._timer = None
-        self._feed(Woken(self._around.moment()))
+        if self._wake_time is None or self._around.clock.now() < self._wake_time:
+            self._set_timer()
+        else:
+            self._feed(Woken(self._around.moment()))
 
     async def _let_go(self) -> None:
         """Cancel what is still going on, and wait until it has stopped: no call outlives its driver."""

@@ -8,6 +8,7 @@ a pause that doubles each time; until then the sweeper leaves it alone.
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from amends_coordinator.core.events import Adopted
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 30.0
 LARGEST_DOUBLING = 20
+ENDS_REMEMBERED = 1_000
 RESTING = frozenset({SagaState.COMMITTED, SagaState.COMPENSATED, SagaState.COMPENSATION_FAILED})
 
 
@@ -58,6 +60,7 @@ class Drivers:
         self._fenced = fenced
         self._tasks: dict[SagaId, asyncio.Task[None]] = {}
         self._in_memory: dict[SagaId, Driver] = {}
+        self._ended: OrderedDict[SagaId, StoredSaga] = OrderedDict()
         self._failures: dict[SagaId, int] = {}
         self._pauses: dict[SagaId, asyncio.TimerHandle] = {}
 
@@ -70,9 +73,9 @@ class Drivers:
         return frozenset((*self._tasks, *self._pauses))
 
     def find(self, saga_id: SagaId) -> StoredSaga | None:
-        """A saga that is in memory, as it was made durable last; None where it isn't in memory."""
+        """A saga that is driven, or ended lately, as it was made durable last; None where it isn't in memory."""
         driver = self._in_memory.get(saga_id)
-        return None if driver is None else driver.stored
+        return self._ended.get(saga_id) if driver is None else driver.stored
 
     def drive(
         self,
@@ -114,6 +117,7 @@ class Drivers:
             await driver.run(first, effects)
             stored = driver.stored
             self._failures.pop(saga_id, None)
+            self._remember_end(stored)
         except SagaLostError:
             self._failures.pop(saga_id, None)
         except NodeFencedError as error:
@@ -124,6 +128,13 @@ class Drivers:
             self._in_memory.pop(saga_id, None)
             self._tasks.pop(saga_id, None)
             self._left(saga_id, stored)
+
+    def _remember_end(self, stored: StoredSaga) -> None:
+        """Keep the last ends for those who ask right after a start: ends never change (S8)."""
+        if stored.saga.state.ended:
+            self._ended[stored.saga.id] = stored
+            if len(self._ended) > ENDS_REMEMBERED:
+                self._ended.popitem(last=False)
 
     def _failed(self, saga_id: SagaId, error: Exception) -> None:
         self._around.telemetry.driver_failed(saga_id, error)
