@@ -30,12 +30,19 @@ class Round:
 
     bare: Measured
     sagas: Measured
+    used_bare: dict[str, Usage]
     used: dict[str, Usage]
 
     @property
     def ratio(self) -> float:
         """Sagas per second against bare orders per second."""
         return self.sagas.per_second / self.bare.per_second
+
+    @property
+    def cpu_ratio(self) -> float:
+        """Processor time of all processes per bare order against that per saga: says what a busy machine hides."""
+        bare = sum(used.loop_s + used.other_threads_s for used in self.used_bare.values()) / self.bare.count
+        return bare / (sum(used.loop_s + used.other_threads_s for used in self.used.values()) / self.sagas.count)
 
 
 class Stage:
@@ -70,11 +77,17 @@ class Stage:
 
 async def one_round(stage: Stage, bare: OneOrder, sagas: OneOrder, *, in_flight: int, seconds: float) -> Round:
     """One pair of measurements."""
+    begin = stage.usages()
     directly = await closed_loop(bare, in_flight=in_flight, seconds=seconds)
-    before = stage.usages()
+    between = stage.usages()
     coordinated = await closed_loop(sagas, in_flight=in_flight, seconds=seconds)
-    after = stage.usages()
-    return Round(directly, coordinated, {name: after[name].minus(before[name]) for name in after})
+    end = stage.usages()
+    return Round(
+        directly,
+        coordinated,
+        {name: between[name].minus(begin[name]) for name in end},
+        {name: end[name].minus(between[name]) for name in end},
+    )
 
 
 async def measure(*, in_flight: int, seconds: float, rounds: int) -> list[Round]:
@@ -106,8 +119,11 @@ def report(rounds: list[Round], in_flight: int) -> list[str]:
     ]
     for name in rounds[0].used:
         for part in ("loop_s", "other_threads_s"):
-            per_saga = statistics.median(getattr(r.used[name], part) / r.sagas.count for r in rounds)
-            lines.append(f"cpu_us_per_saga_{name}_{part.removesuffix('_s')}={per_saga * 1e6:.0f}")
+            bare = statistics.median(getattr(r.used_bare[name], part) / r.bare.count for r in rounds)
+            saga = statistics.median(getattr(r.used[name], part) / r.sagas.count for r in rounds)
+            where = f"{name}_{part.removesuffix('_s')}"
+            lines += [f"cpu_us_per_bare_order_{where}={bare * 1e6:.0f}", f"cpu_us_per_saga_{where}={saga * 1e6:.0f}"]
+    lines.append(f"ratio_cpu_unary_vs_bare_{in_flight}={statistics.median(r.cpu_ratio for r in rounds):.2f}")
     lines.append(f"ratio_unary_vs_bare_{in_flight}={statistics.median(r.ratio for r in rounds):.2f}")
     return lines
 
