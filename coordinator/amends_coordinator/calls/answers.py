@@ -22,9 +22,17 @@ LONGEST_RETRY_DELAY_US = 3_600_000_000
 
 
 def ok_answer(
-    response: bytes, trailers: Iterable[tuple[str, str | bytes]], *, parses: Callable[[bytes], bool], limit_bytes: int
+    response: bytes | None,
+    trailers: Iterable[tuple[str, str | bytes]],
+    *,
+    parses: Callable[[bytes], bool],
+    limit_bytes: int,
 ) -> Answer:
-    """The answer that status OK gives: success, if the bytes are a response and not too large."""
+    """The answer that status OK gives: success, if the bytes are a response and not too large. `response` is None where
+    a broken server said OK and sent no whole message.
+    """
+    if response is None:
+        return Answer(outcome=Outcome.UNKNOWN, status_code="OK", message="the status was OK, but no response came")
     if len(response) > limit_bytes:
         return Answer(
             outcome=Outcome.UNKNOWN,

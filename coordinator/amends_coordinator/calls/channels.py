@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import grpc.aio
@@ -13,6 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MOST_CHANNELS = 1_000
+
+TRAILERS_LIMIT_BYTES = 1 << 20
+"""How much a participant may say in an answer's metadata. Above gRPC's own limit of 8 KiB it would drop the answer, by
+chance, and a clear no with a long text would be unknown."""
 
 Channel = grpc.aio.Channel
 
@@ -28,6 +31,8 @@ def channel_options(payload_limit_bytes: int) -> list[tuple[str, int]]:
         ("grpc.max_reconnect_backoff_ms", 2_000),
         ("grpc.max_send_message_length", payload_limit_bytes + room_for_framing),
         ("grpc.max_receive_message_length", payload_limit_bytes + room_for_framing),
+        ("grpc.max_metadata_size", TRAILERS_LIMIT_BYTES),
+        ("grpc.absolute_max_metadata_size", TRAILERS_LIMIT_BYTES),
     ]
 
 
@@ -85,5 +90,5 @@ class Channels:
         finally:
             for wait in waits:
                 wait.cancel()
-            with suppress(asyncio.CancelledError):
-                await asyncio.gather(*waits, return_exceptions=True)
+            # Not suppressed: a cancellation that comes here is the call's own, and must end it.
+            await asyncio.gather(*waits, return_exceptions=True)
