@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from amends_coordinator.core.states import SagaState
-from tests.unit.core.sagas import SECOND, pivot, read, retriable, retry, saga_of, step
-from tests.unit.core.stories import play
+from amends_coordinator.core.decide import decide
+from amends_coordinator.core.effects import CallAction, CallCompensation
+from amends_coordinator.core.events import AttemptEnded, Started
+from amends_coordinator.core.ids import StepName
+from amends_coordinator.core.states import Direction, SagaState
+from tests.unit.core.sagas import SECOND, at, pivot, read, retriable, retry, saga_of, step
+from tests.unit.core.stories import answer, play
 
 
 def test_action_in_flight_is_repeated_after_a_crash() -> None:
@@ -278,15 +282,21 @@ def test_saga_that_begins_too_late_does_nothing() -> None:
 
 
 def test_action_never_outlasts_its_saga() -> None:
-    """S10: an action's deadline is the saga's before the point of no return; behind it the step has its full time."""
-    saga = play(
-        saga_of(step("reserve"), pivot("ship"), timeout_s=3),
-        """
-        start
-          call reserve action #1
-        """,
-    )
-    assert saga.due_time == 3 * SECOND
+    """S10: before the point of no return an action's deadline is never later than its saga's; behind it, it may be."""
+    first = decide(saga_of(step("reserve"), pivot("ship"), timeout_s=3), Started(at(0)))
+    assert first.effects[0] == CallAction(StepName("reserve"), 1, at(3).now)
+    second = decide(first.saga, AttemptEnded(at(1), StepName("reserve"), Direction.ACTION, 1, answer("OK")))
+    assert second.effects[0] == CallAction(StepName("ship"), 1, at(6).now)
+
+
+def test_undoing_has_its_full_time() -> None:
+    """S10: a compensation has its own deadline, however late the saga is."""
+    first = decide(saga_of(step("reserve"), step("pay"), timeout_s=3), Started(at(0)))
+    second = decide(first.saga, AttemptEnded(at(1), StepName("reserve"), Direction.ACTION, 1, answer("OK")))
+    third = decide(second.saga, AttemptEnded(at(4), StepName("pay"), Direction.ACTION, 1, answer("NOT_FOUND")))
+    assert third.saga.failure is not None
+    assert third.saga.failure.step == "pay"
+    assert third.effects[0] == CallCompensation(StepName("reserve"), 1, at(9).now)
 
 
 def test_overdue_call_is_looked_at_again_later() -> None:

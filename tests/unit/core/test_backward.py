@@ -294,6 +294,37 @@ def test_unsettled_read_only_step_counts_as_rejected() -> None:
     assert not saga.unproven
 
 
+def test_a_step_with_nothing_to_undo_does_not_let_older_ones_pass() -> None:
+    """S5: the order goes through a read-only step: what is older waits for what is newer on its other side."""
+    play(
+        saga_of(step("order"), read("check"), step("reserve"), read("weigh")),
+        """
+        start
+          call order action #1
+        order OK
+          order action SUCCEEDED
+          call check action #1
+        check OK
+          check action SUCCEEDED
+          call reserve action #1
+        reserve OK
+          reserve action SUCCEEDED
+          call weigh action #1
+        weigh OUT_OF_RANGE
+          weigh action REJECTED
+          saga COMPENSATING, OUT_OF_RANGE of weigh
+          call reserve compensation #1
+        reserve compensation UNAVAILABLE
+          reserve compensation waits until 6s
+        wake
+          call reserve compensation #2
+        reserve compensation OK
+          reserve compensation SUCCEEDED
+          call order compensation #1
+        """,
+    )
+
+
 def test_pivot_rejected_by_its_sealed_lookup_is_undone() -> None:
     """S6: only the proof that the pivot never happens clears the point of no return."""
     play(

@@ -29,6 +29,8 @@ def test_requests_that_cannot_be_built() -> None:
     )
     assert [intent.attempt for intent in saga.intents] == [1, 0, 0]
     assert saga.intents[1].attempts == ()
+    assert {intent.last_error for intent in saga.intents[1:]} == {"the request can't be built: no such field"}
+    assert [letter.last_error for letter in saga.dead_letters] == ["the request can't be built: no such field"]
 
 
 def test_lookup_that_cannot_be_built_proves_nothing() -> None:

@@ -89,6 +89,30 @@ def test_without_any_guarantee_a_repetition_is_unproven() -> None:
     )
 
 
+def test_repeating_what_was_never_sent_or_clearly_refused_assumes_nothing() -> None:
+    """S4: without any guarantee, too: only an unknown attempt may have had an effect."""
+    saga = play(
+        saga_of(retriable("capture", guarantee=Guarantee.NONE)),
+        """
+        start
+          point of no return passed
+          call capture action #1
+        capture not sent
+          capture action waits until 2s
+        wake
+          call capture action #2
+        capture FAILED_PRECONDITION
+          capture action waits until 5s
+        wake
+          call capture action #3
+        capture OK
+          capture action SUCCEEDED
+          saga COMMITTED
+        """,
+    )
+    assert not saga.unproven
+
+
 def test_unknown_action_is_found_by_its_lookup() -> None:
     """S3: the budget is spent, the lookup knows the response, and the saga goes on as if nothing had happened."""
     saga = play(

@@ -85,6 +85,9 @@ def test_saga_starts_once() -> None:
     """S9: `Started` is only for a saga of which nothing is announced."""
     with pytest.raises(IllegalTransitionError, match="order-1"):
         decide(started(saga_of(step("reserve"))), Started(at(1)))
+    ended_without_a_call = decide(saga_of(step("reserve"), timeout_s=1), Started(at(2))).saga
+    with pytest.raises(IllegalTransitionError, match="order-1"):
+        decide(ended_without_a_call, Started(at(3)))
 
 
 def test_binding_fails_only_where_the_first_attempt_begins() -> None:
