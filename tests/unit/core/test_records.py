@@ -9,7 +9,7 @@ from amends_coordinator.core.effects import CallAction, CallCompensation, Finish
 from amends_coordinator.core.events import Adopted, AttemptEnded, BindingFailed, Started, Woken
 from amends_coordinator.core.ids import SagaId, StepName
 from amends_coordinator.core.saga import Saga, idempotency_key
-from amends_coordinator.core.states import Direction, IntentState, SagaState
+from amends_coordinator.core.states import Direction, IntentState, Outcome, SagaState
 from amends_coordinator.core.transitions import (
     INTENT_TRANSITIONS,
     SAGA_TRANSITIONS,
@@ -79,6 +79,27 @@ def test_first_and_last_attempts_are_kept_whole() -> None:
     assert dict(intent.attempts_left_out) == {"UNAVAILABLE": 38, "NO_ANSWER": 38}
     assert intent.attempt == 101
     assert intent.attempts[-1].end_time is None
+
+
+def test_row_tells_how_each_attempt_ended() -> None:
+    """S11: node, times, code and outcome of each; the last error stays readable after a success."""
+    saga = started(saga_of(step("reserve"), step("pay")))
+    saga = decide(saga, AttemptEnded(at(1), RESERVE, Direction.ACTION, 1, answer("DEADLINE_EXCEEDED"))).saga
+    assert (saga.intents[0].last_error, saga.intents[0].last_code) == ("it said DEADLINE_EXCEEDED", "DEADLINE_EXCEEDED")
+    saga = decide(saga, Woken(at(2, node="node-2"))).saga
+    saga = decide(saga, AttemptEnded(at(3), RESERVE, Direction.ACTION, 2, answer("OK"))).saga
+    row = saga.intents[0]
+    assert [
+        (attempt.node, attempt.start_time, attempt.end_time, attempt.status_code, attempt.outcome)
+        for attempt in row.attempts
+    ] == [
+        ("node-1", at(0).now, at(1).now, "DEADLINE_EXCEEDED", Outcome.UNKNOWN),
+        ("node-2", at(2).now, at(3).now, "OK", Outcome.SUCCEEDED),
+    ]
+    assert (row.last_error, row.last_code) == ("it said DEADLINE_EXCEEDED", "DEADLINE_EXCEEDED")
+    assert (row.created_time, row.updated_time, saga.updated_time) == (at(0).now, at(3).now, at(3).now)
+    garbage = decide(saga, AttemptEnded(at(4), StepName("pay"), Direction.ACTION, 1, answer("garbage"))).saga
+    assert garbage.intents[1].last_error == "it said garbage"
 
 
 def test_saga_starts_once() -> None:
