@@ -8,6 +8,7 @@ within a bound; waiting for the end of a saga goes on over restarts of the coord
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,6 +22,7 @@ from amends.handle import SagaHandle
 from amends.keys import new_saga_id
 from amends.steps import check_duration
 from amends.v1 import saga_pb2, saga_service_pb2
+from amends.waiting import ENDS, LONGEST_WAIT, SHORTEST_WAIT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     import grpc
 
+    from amends.results import Committed, Compensated, CompensationFailed
     from amends.saga import Saga
 
 In = TypeVar("In", bound=Message)
@@ -127,19 +130,41 @@ class SagaClient:
             CoordinatorUnavailableError: no coordinator answered. The saga may have begun all the same: start it again
                 with the id that the message names.
         """
-        _check_type(f"saga {saga.name!r} is started with", input, saga.input_type)
-        saga_id = new_saga_id() if saga_id is None else saga_id
-        request = saga_service_pb2.StartSagaRequest(saga_id=saga_id, definition_name=saga.name, labels=labels or {})
-        request.input.Pack(input, deterministic=True)
-        request.definition_version = await self._version(saga)
-        try:
-            await self._start(request)
-        except DefinitionNotFoundError:
-            # The coordinator has another ledger than when we registered: register once more.
-            self._versions.pop(saga.fingerprint(), None)
-            request.definition_version = await self._version(saga)
-            await self._start(request)
-        return SagaHandle(self._connection, saga, saga_id)
+        request = self._start_request(saga, input, saga_id, labels)
+        await self._begin(saga, request)
+        return SagaHandle(self._connection, saga, request.saga_id)
+
+    async def run(
+        self,
+        saga: Saga[In, Out],
+        input: In,  # noqa: A002 - the word that definitions use
+        *,
+        saga_id: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        timeout: timedelta | None = None,
+    ) -> Committed[Out] | Compensated | CompensationFailed:
+        """Starts a saga and waits for its end, in one round trip where that is enough; safe to repeat like `start`.
+
+        Arguments:
+            saga, input, saga_id, labels: as of `start`.
+            timeout: how long to wait for the end; None: for as long as it takes, also over restarts of the coordinator.
+
+        Returns:
+            As `SagaHandle.wait`.
+
+        Raises:
+            What `start` and `SagaHandle.wait` raise. After a `WaitTimeoutError` the saga goes on.
+        """
+        check_duration("timeout", timeout)
+        began_at = time.monotonic()
+        request = self._start_request(saga, input, saga_id, labels)
+        request.wait_timeout.FromTimedelta(LONGEST_WAIT if timeout is None else min(timeout, LONGEST_WAIT))
+        handle = SagaHandle(self._connection, saga, request.saga_id)
+        stands = await self._begin(saga, request)
+        if stands.state in ENDS:
+            return handle.end(stands)
+        left = None if timeout is None else timeout - timedelta(seconds=time.monotonic() - began_at)
+        return await handle.wait(None if left is None else max(left, SHORTEST_WAIT))
 
     def handle(self, saga: Saga[In, Out], saga_id: str) -> SagaHandle[Out]:
         """A handle to a saga that was started before, here or elsewhere. Nothing is sent: `wait` finds it or not."""
@@ -194,15 +219,37 @@ class SagaClient:
                 self._versions[fingerprint] = answer.definition.version
             return self._versions[fingerprint]
 
-    async def _start(self, request: saga_service_pb2.StartSagaRequest) -> None:
+    def _start_request(
+        self, saga: Saga[In, Out], message: In, saga_id: str | None, labels: Mapping[str, str] | None
+    ) -> saga_service_pb2.StartSagaRequest:
+        _check_type(f"saga {saga.name!r} is started with", message, saga.input_type)
+        saga_id = new_saga_id() if saga_id is None else saga_id
+        request = saga_service_pb2.StartSagaRequest(saga_id=saga_id, definition_name=saga.name, labels=labels or {})
+        request.input.Pack(message, deterministic=True)
+        return request
+
+    async def _begin(self, saga: Saga[In, Out], request: saga_service_pb2.StartSagaRequest) -> saga_pb2.Saga:
+        """Start the saga with the version that the coordinator has of its definition, registering it if need be."""
+        request.definition_version = await self._version(saga)
+        try:
+            return await self._start(request)
+        except DefinitionNotFoundError:
+            # The coordinator has another ledger than when we registered: register once more.
+            self._versions.pop(saga.fingerprint(), None)
+            request.definition_version = await self._version(saga)
+            return await self._start(request)
+
+    async def _start(self, request: saga_service_pb2.StartSagaRequest) -> saga_pb2.Saga:
         carrier: dict[str, str] = {}
         _TRACE_CONTEXT.inject(carrier)
-        await self._connection().call(
+        answer = await self._connection().call(
             lambda stub: stub.StartSaga,
             request,
             doing=f"starting saga {request.saga_id!r}",
             metadata=tuple(carrier.items()),
+            waiting_s=request.wait_timeout.ToTimedelta().total_seconds(),
         )
+        return answer.saga
 
 
 def _check_type(what: str, given: Message, wanted: type[Message]) -> None:

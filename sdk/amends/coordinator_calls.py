@@ -95,6 +95,7 @@ class CoordinatorCalls:
         *,
         doing: str,
         metadata: Sequence[tuple[str, str]] = (),
+        waiting_s: float = 0.0,
     ) -> Answer:
         """One call that is safe to repeat, repeated while the coordinator is unavailable.
 
@@ -103,6 +104,7 @@ class CoordinatorCalls:
             request: its request.
             doing: what it is for, for the errors: "starting saga 'order-1042'".
             metadata: goes with every attempt.
+            waiting_s: for how long the coordinator may hold the call before it answers; each attempt gets as much more.
 
         Raises:
             CoordinatorUnavailableError: it was unavailable until the bound was over, or didn't answer in time.
@@ -112,7 +114,8 @@ class CoordinatorCalls:
         pauses = Pauses()
         while True:
             try:
-                return await self.attempt(rpc, request, doing=doing, metadata=metadata)
+                timeout_s = self._bounds.call_timeout_s + waiting_s
+                return await self.attempt(rpc, request, doing=doing, timeout_s=timeout_s, metadata=metadata)
             except CoordinatorUnavailableError as error:
                 pause_s = pauses.next_s(error.retry_delay)
                 again = error.status_code is grpc.StatusCode.UNAVAILABLE

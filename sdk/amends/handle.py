@@ -54,7 +54,7 @@ class SagaHandle(Generic[Out]):
             UnreadableAnswerError: the output isn't of this saga's type, or isn't kept any more.
         """
         check_duration("timeout", timeout)
-        return self._end(await wait_for_end(self._connection(), self.saga_id, timeout))
+        return self.end(await wait_for_end(self._connection(), self.saga_id, timeout))
 
     async def result(self, timeout: timedelta | None = None) -> Out:
         """Waits like `wait` and answers the output.
@@ -82,7 +82,8 @@ class SagaHandle(Generic[Out]):
         doing = f"looking at saga {self.saga_id!r}"
         return (await self._connection().call(lambda stub: stub.GetSaga, request, doing=doing)).saga
 
-    def _end(self, saga: saga_pb2.Saga) -> Committed[Out] | Compensated | CompensationFailed:
+    def end(self, saga: saga_pb2.Saga) -> Committed[Out] | Compensated | CompensationFailed:
+        """An end as the coordinator tells it, with this saga's types; raises `UnreadableAnswerError` like `wait`."""
         if saga.state == saga_pb2.Saga.STATE_COMMITTED:
             return Committed(saga.saga_id, self._output(saga))
         failure = SagaFailure(

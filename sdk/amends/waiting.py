@@ -16,11 +16,13 @@ from amends.v1 import saga_pb2, saga_service_pb2
 if TYPE_CHECKING:
     from amends.coordinator_calls import CoordinatorCalls
 
-LONGEST_WAIT_S = 60.0
+LONGEST_WAIT = timedelta(seconds=60)
+LONGEST_WAIT_S = LONGEST_WAIT.total_seconds()
 """The longest that the coordinator holds one question about the end of a saga."""
 WAIT_MARGIN_S = 5.0
 """What the deadline of that question leaves for the way."""
-SHORTEST_WAIT_S = 0.1
+SHORTEST_WAIT = timedelta(milliseconds=100)
+SHORTEST_WAIT_S = SHORTEST_WAIT.total_seconds()
 """An answer "not yet" that comes sooner than this is followed by a pause, so that nobody is asked in a tight loop."""
 ENDS = frozenset(
     {saga_pb2.Saga.STATE_COMMITTED, saga_pb2.Saga.STATE_COMPENSATED, saga_pb2.Saga.STATE_COMPENSATION_FAILED}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote
 
 import grpc
 import structlog
@@ -15,23 +16,35 @@ from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-unty
 from grpc_status import rpc_status  # type: ignore[import-untyped]  # ships no types
 
 from amends.v1.error_reason_pb2 import ErrorReason
-from amends_coordinator.definitions.errors import InvalidDefinitionError, PayloadError
+from amends_coordinator.definitions.errors import Fault, InvalidDefinitionError, PayloadError
 from amends_coordinator.engine.registry import DescriptorConflictError, UnknownParticipantError
 from amends_coordinator.grpc_api.validation import InvalidRequestError
 from amends_coordinator.ports.driving import StoppingError
 from amends_coordinator.ports.ledger import LedgerUnavailableError, NodeFencedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Never
 
     from google.protobuf.message import Message
 
-    from amends_coordinator.definitions.errors import Fault
-
 DOMAIN = "amends"
 RETRY_DELAY_S = 1
-MESSAGE_LIMIT = 2_048
+
+# A status travels in headers, of which HTTP/2 peers take 8 KiB by default and drop more: the message, percent-encoded,
+# and once more with the details in base 64.
+MESSAGE_LIMIT_BYTES = 1_200
+"""The message at most, percent-encoded."""
+
+VIOLATIONS_LIMIT_BYTES = 3_400
+"""What is said about fields at most, all together; how many more faults there are is said, too."""
+
+PLAIN = "".join(chr(code) for code in range(0x20, 0x7F) if chr(code) != "%")
+"""The characters that gRPC sends as they are."""
+
+PATH_LIMIT = 200
+DESCRIPTION_LIMIT = 400
+"""The longest path and description of one fault, in characters."""
 
 # structlog's loggers are proxies that it declares as Any itself.
 _log: Any = structlog.get_logger("amends.api")
@@ -82,16 +95,21 @@ class Rule:
     message: str = ""
 
 
-def _bad_request(faults: Iterable[Fault]) -> list[Message]:
-    violations = [
-        error_details_pb2.BadRequest.FieldViolation(field=fault.path, description=fault.description) for fault in faults
-    ]
-    return [error_details_pb2.BadRequest(field_violations=violations)]
+def _bad_request(faults: Sequence[Fault]) -> list[Message]:
+    """As many faults as there is room for, and how many more there are."""
+    bad = error_details_pb2.BadRequest()
+    for number, fault in enumerate(faults):
+        path, description = _cut(fault.path, PATH_LIMIT), _cut(fault.description, DESCRIPTION_LIMIT)
+        bad.field_violations.add(field=path, description=description)
+        if bad.ByteSize() > VIOLATIONS_LIMIT_BYTES:
+            bad.field_violations.pop()
+            bad.field_violations.add(description=f"and {len(faults) - number} more faults; correct these first")
+            break
+    return [bad]
 
 
 def _input_fault(error: PayloadError) -> list[Message]:
-    violation = error_details_pb2.BadRequest.FieldViolation(field="input", description=str(error))
-    return [error_details_pb2.BadRequest(field_violations=[violation])]
+    return _bad_request((Fault("input", str(error)),))
 
 
 def _resource(kind: str, name: str, error: Exception) -> list[Message]:
@@ -99,13 +117,18 @@ def _resource(kind: str, name: str, error: Exception) -> list[Message]:
 
 
 def _contradictions(error: DescriptorConflictError) -> list[Message]:
-    violations = [
-        error_details_pb2.PreconditionFailure.Violation(
-            type="DESCRIPTOR_CONFLICT", subject="descriptors", description=contradiction
-        )
-        for contradiction in error.contradictions
-    ]
-    return [error_details_pb2.PreconditionFailure(violations=violations)]
+    """As many contradictions as there is room for, and how many more there are."""
+    failure = error_details_pb2.PreconditionFailure()
+    kind, subject = "DESCRIPTOR_CONFLICT", "descriptors"
+    for number, contradiction in enumerate(error.contradictions):
+        failure.violations.add(type=kind, subject=subject, description=_cut(contradiction, DESCRIPTION_LIMIT))
+        if failure.ByteSize() > VIOLATIONS_LIMIT_BYTES:
+            failure.violations.pop()
+            failure.violations.add(
+                type=kind, subject=subject, description=f"and {len(error.contradictions) - number} more"
+            )
+            break
+    return [failure]
 
 
 def _retry(_: Exception) -> list[Message]:
@@ -174,7 +197,7 @@ def status_of(error: Exception) -> status_pb2.Status:
     details: list[Message] = [error_details_pb2.ErrorInfo(reason=reason, domain=DOMAIN), *rule.details(error)]
     message = rule.message or str(error)
     return status_pb2.Status(
-        code=rule.code.value[0], message=_cut(message), details=[_packed(detail) for detail in details]
+        code=rule.code.value[0], message=_fitting(message), details=[_packed(detail) for detail in details]
     )
 
 
@@ -198,5 +221,13 @@ def _packed(message: Message) -> AnyMessage:
     return packed
 
 
-def _cut(message: str) -> str:
-    return message if len(message) <= MESSAGE_LIMIT else f"{message[: MESSAGE_LIMIT - 1]}…"
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def _fitting(message: str) -> str:
+    """The message, cut so that it fits percent-encoded, as gRPC sends whatever isn't plain ASCII."""
+    fitting = _cut(message, MESSAGE_LIMIT_BYTES)
+    while len(quote(fitting, safe=PLAIN)) > MESSAGE_LIMIT_BYTES:
+        fitting = _cut(fitting, len(fitting) * 3 // 4)
+    return fitting

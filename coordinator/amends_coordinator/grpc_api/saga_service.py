@@ -21,6 +21,7 @@ from amends_coordinator.grpc_api.mapping import (
 from amends_coordinator.grpc_api.trace_context import trace_context
 from amends_coordinator.grpc_api.validation import NAME, VERSION, Checks, saga_page_token, type_name
 from amends_coordinator.ports.driving import StartRequest
+from amends_coordinator.ports.ledger import Started
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from amends_coordinator.grpc_api.known_definitions import KnownDefinitions
     from amends_coordinator.ports.clock import Clock
     from amends_coordinator.ports.driving import Driving
-    from amends_coordinator.ports.ledger import Ledger, Started, StoredSaga
+    from amends_coordinator.ports.ledger import Ledger, StoredSaga
 
 
 class SagaService:
@@ -86,7 +87,7 @@ class SagaService:
 
     async def StartSaga(self, request: pb.StartSagaRequest, context: Context) -> pb.StartSagaResponse:
         """Start a saga, or answer the one that was started with the same definition's name and an equal input."""
-        self._check_start(request)
+        wait_s = self._check_start(request)
         definition = await self._definitions.get(request.definition_name, request.definition_version)
         compiled = self._definitions.compiled(definition)
         try:
@@ -96,7 +97,7 @@ class SagaService:
             existing = await self._ledger.load(SagaId(request.saga_id)) if request.saga_id else None
             if existing is None:
                 raise
-            return await self._existing(request, existing)
+            return await self._answer(await self._existing(request, existing), wait_s)
         trace = trace_context(context.invocation_metadata())
         started = await self._start(
             StartRequest(
@@ -109,8 +110,8 @@ class SagaService:
             )
         )
         if not started.started:
-            return await self._existing(request, started.stored)
-        return pb.StartSagaResponse(saga=saga_summary(started.stored, compiled), started=True)
+            started = await self._existing(request, started.stored)
+        return await self._answer(started, wait_s)
 
     async def GetSaga(self, request: pb.GetSagaRequest, _: Context) -> pb.GetSagaResponse:
         """Answer a saga with its rows."""
@@ -160,7 +161,8 @@ class SagaService:
         self._definitions.compiled(candidate)
         return candidate
 
-    def _check_start(self, request: pb.StartSagaRequest) -> None:
+    def _check_start(self, request: pb.StartSagaRequest) -> float | None:
+        """Check a start; how long its answer may wait for the end, in seconds (None: not at all)."""
         checks = Checks()
         if request.saga_id:
             checks.saga_id("saga_id", request.saga_id)
@@ -168,7 +170,19 @@ class SagaService:
         _version(checks, "definition_version", request.definition_version)
         checks.payload("input", request.input, limit_bytes=self._payload_limit_bytes)
         checks.labels("labels", request.labels)
+        wait_s = checks.wait_seconds("wait_timeout", request.wait_timeout) if request.HasField("wait_timeout") else None
         checks.raise_if_any()
+        return wait_s
+
+    async def _answer(self, started: Started, wait_s: float | None) -> pb.StartSagaResponse:
+        """Answer a start: at once, or as `WaitSaga` would."""
+        stored = started.stored
+        if wait_s is None:
+            saga = saga_summary(stored, await self._definitions.of(stored))
+        else:
+            stored = await self._driving.wait(stored.saga.id, timeout_s=wait_s) or stored
+            saga = saga_with_dead_letters(stored, await self._definitions.of(stored))
+        return pb.StartSagaResponse(saga=saga, started=started.started)
 
     async def _start(self, request: StartRequest) -> Started:
         """Start in a task of its own: a client that goes away cancels its call, and must not cancel the start."""
@@ -182,8 +196,8 @@ class SagaService:
         if not task.cancelled():
             task.exception()  # whoever still waits has it; when nobody does it must not be reported as never looked at
 
-    async def _existing(self, request: pb.StartSagaRequest, stored: StoredSaga) -> pb.StartSagaResponse:
-        """Answer the saga that has the id already, if it is the one that is asked for.
+    async def _existing(self, request: pb.StartSagaRequest, stored: StoredSaga) -> Started:
+        """The saga that has the id already, if it is the one that is asked for.
 
         Raises:
             SagaIdInUseError: it has another definition, or another input.
@@ -197,7 +211,7 @@ class SagaService:
             equal = False
         if not equal:
             raise SagaIdInUseError(stored.saga.id, "input")
-        return pb.StartSagaResponse(saga=saga_summary(stored, compiled), started=False)
+        return Started(started=False, stored=stored)
 
 
 def _version(checks: Checks, path: str, version: str) -> str:

@@ -205,6 +205,7 @@ class StartSagaRequest(_message.Message):
     DEFINITION_VERSION_FIELD_NUMBER: _builtins.int
     INPUT_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
+    WAIT_TIMEOUT_FIELD_NUMBER: _builtins.int
     saga_id: _builtins.str
     """The saga's id, `[A-Za-z0-9][A-Za-z0-9._~-]{0,127}`. Empty: a new UUIDv7; then the call isn't safe to repeat."""
     definition_name: _builtins.str
@@ -219,6 +220,12 @@ class StartSagaRequest(_message.Message):
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Labels to find the saga by: at most 16; keys `[a-z][a-z0-9_.-]{0,62}`, values up to 256 characters."""
 
+    @_builtins.property
+    def wait_timeout(self) -> _duration_pb2.Duration:
+        """How long to wait for the saga's end before answering, up to 60 s. Unset: the answer comes once the saga is durable.
+        With it the answer comes as `WaitSaga`'s does; the saga is durable long before, and runs on when the client leaves.
+        """
+
     def __init__(
         self,
         *,
@@ -227,10 +234,11 @@ class StartSagaRequest(_message.Message):
         definition_version: _builtins.str = ...,
         input: _any_pb2.Any | None = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        wait_timeout: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["input", b"input"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["input", b"input", "wait_timeout", b"wait_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["definition_name", b"definition_name", "definition_version", b"definition_version", "input", b"input", "labels", b"labels", "saga_id", b"saga_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["definition_name", b"definition_name", "definition_version", b"definition_version", "input", b"input", "labels", b"labels", "saga_id", b"saga_id", "wait_timeout", b"wait_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -248,7 +256,7 @@ class StartSagaResponse(_message.Message):
     """Whether this request began it; false: it existed already."""
     @_builtins.property
     def saga(self) -> _saga_pb2.Saga:
-        """The saga, without its ledger rows."""
+        """The saga, without its ledger rows; with its dead letters where `wait_timeout` was given."""
 
     def __init__(
         self,
