@@ -1,0 +1,1 @@
+"""Tests that keep README.md and docs/ true."""
