@@ -68,6 +68,10 @@ class Process:
         """End it with SIGTERM, as an operator does; answers its exit code."""
         return await self._end(signal.SIGTERM)
 
+    async def interrupt(self) -> int:
+        """End it with SIGINT, as Ctrl-C does; answers its exit code."""
+        return await self._end(signal.SIGINT)
+
     async def ended(self) -> int:
         """Wait until it has ended by itself; answers its exit code."""
         if self._process is None:

@@ -116,3 +116,4 @@ async def scene(data: Path, **settings: str) -> AsyncGenerator[Scene]:
         yield stage
     finally:
         await stage.close()
+    assert "Traceback" not in stage.coordinator.log_text(), stage.coordinator.log_text()

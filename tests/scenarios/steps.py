@@ -107,10 +107,12 @@ class ScriptedSteps(StepServiceServicer):
         return effect_id
 
     def _take_effect(self, name: str, step: StepContext, undone: str) -> str:
-        """Once per key: a repeated key is answered from memory."""
+        """Once per key: a repeated key is answered from memory; an undo whose action never came undoes nothing."""
         known = self._memory.get(step.key)
         if known is not None:
             return known
+        if step.action_key is not None and step.action_key not in self._memory:
+            return undone
         effect_id = undone or f"{name}-{uuid4().hex[:8]}"
         self._write("effect", name, step, effect_id=effect_id)
         self._memory[step.key] = effect_id

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Generator
-from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,6 +10,7 @@ import pytest
 from amends import Committed, Compensated, SagaClient
 from scenario.v1.scenario_pb2 import ScenarioInput
 from tests.scenarios.oracle import judge
+from tests.scenarios.outside import writes_blocked
 from tests.scenarios.sagas import Scene, scene, steps
 from tests.waiting import eventually
 
@@ -20,17 +18,6 @@ pytestmark = [pytest.mark.scenario, pytest.mark.crash]
 
 BOUND = timedelta(seconds=60)
 NODE_NAMES = ["first-host", "second-host"]
-
-
-@contextmanager
-def writes_blocked(ledger: Path) -> Generator[None]:
-    """Nobody can commit to the ledger meanwhile: an outside process holds SQLite's write lock."""
-    with closing(sqlite3.connect(ledger, isolation_level=None)) as connection:
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        finally:
-            connection.execute("ROLLBACK")
 
 
 async def _restart(stage: Scene, node_name: str) -> None:
