@@ -1,0 +1,143 @@
+"""Draws the tables of docs/api.md and docs/settings.md from the code that they speak of, or checks that they are fresh.
+
+A page keeps its own words; between `<!-- drawn: NAME -->` and `<!-- end of NAME -->` stands what this file draws.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+from amends.v1.error_reason_pb2 import ErrorReason
+from amends_coordinator.grpc_api.errors import FAULT, TABLE
+from amends_coordinator.grpc_api.registry_service import RegistryService
+from amends_coordinator.grpc_api.saga_service import SagaService
+from amends_coordinator.grpc_api.server import PUBLIC_SERVICES, OperatorService
+from amends_coordinator.settings import PREFIX, Settings
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+PROTOS = CHECKOUT / "proto" / "amends" / "v1"
+SERVICERS = {"SagaService": SagaService, "RegistryService": RegistryService, "OperatorService": OperatorService}
+
+COMMENTED = re.compile(
+    r"(?P<comment>(?:^ *//[^\n]*\n)+) *(?:rpc (?P<rpc>\w+)\(|(?P<value>ERROR_REASON_\w+) =)", re.MULTILINE
+)
+NOT_YET = re.compile(r" ?Not yet: UNIMPLEMENTED\.")
+
+
+def methods() -> str:
+    """Every method of the public services; those that the servicers lack answer `UNIMPLEMENTED`, as `handlers` does."""
+    rows = [
+        (service.name, f"`{method.name}`", "yes" if hasattr(SERVICERS[service.name], method.name) else "not yet", said)
+        for service in PUBLIC_SERVICES
+        for method in service.methods
+        for said in [NOT_YET.sub("", first_sentence(comments()[method.name]))]
+    ]
+    return table(("service", "method", "works", "what it does"), rows)
+
+
+def reasons() -> str:
+    """Every error reason with its status code, as the coordinator's own table gives it."""
+    codes = {rule.reason: rule.code.name for rule in (*TABLE.values(), FAULT)}
+    rows = [
+        (f"`{name.removeprefix('ERROR_REASON_')}`", f"`{codes[number]}`", meaning(comments()[name]))
+        for name, number in ErrorReason.items()
+        if number in codes
+    ]
+    return table(("reason", "status", "what it means, and what to do"), rows)
+
+
+def settings() -> str:
+    """Every setting of the coordinator, with its default and its own documentation."""
+    rows = [(f"`{PREFIX}{name.upper()}`", *described(name, said)) for name, said in setting_texts().items()]
+    return table(("environment variable", "default", "meaning"), rows)
+
+
+def described(name: str, said: str) -> tuple[str, str]:
+    """A setting's default, as the code has it, and its meaning, without the default that the text repeats."""
+    default = Settings.model_fields[name].default
+    meaning, _, about = said.partition(" Default")
+    value, _, condition = about.partition("; ")
+    shown = f"`{default}`" if default != "" else value.strip(": .")
+    return shown, f"{meaning} {condition[:1].upper()}{condition[1:]}".rstrip()
+
+
+def setting_texts() -> Mapping[str, str]:
+    """What stands below each field of `Settings`, by the field's name."""
+    body = ast.parse(inspect.getsource(Settings)).body[0]
+    assert isinstance(body, ast.ClassDef)
+    texts: dict[str, str] = {}
+    for field, below in zip(body.body, body.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            assert isinstance(below, ast.Expr)
+            assert isinstance(below.value, ast.Constant)
+            texts[field.target.id] = " ".join(str(below.value.value).split())
+    return texts
+
+
+def comments() -> Mapping[str, str]:
+    """The comments above the methods and error reasons of the protos, by name, each on one line."""
+    found: dict[str, str] = {}
+    for proto in sorted(PROTOS.glob("*.proto")):
+        for match in COMMENTED.finditer(proto.read_text("utf-8")):
+            lines = (line.strip().removeprefix("//").strip() for line in match["comment"].splitlines())
+            found[match["rpc"] or match["value"]] = " ".join(lines)
+    return found
+
+
+def first_sentence(text: str) -> str:
+    """Up to the first full stop that ends a sentence."""
+    return re.split(r"(?<=\.) ", text, maxsplit=1)[0]
+
+
+def meaning(comment: str) -> str:
+    """A reason's comment without the status code that it begins with: that has a column of its own."""
+    return comment.partition(": ")[2]
+
+
+def table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """A table as Markdown writes it."""
+    lines = (titles, tuple("---" for _ in titles), *rows)
+    return "".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |\n" for line in lines)
+
+
+DRAWN: Mapping[str, Callable[[], str]] = {"methods": methods, "reasons": reasons, "settings": settings}
+PAGES = (CHECKOUT / "docs" / "api.md", CHECKOUT / "docs" / "settings.md")
+
+
+def fresh(text: str) -> str:
+    """A page with its tables drawn anew."""
+    for name, draw in DRAWN.items():
+        begin, end = f"<!-- drawn: {name} -->\n", f"<!-- end of {name} -->"
+        if begin in text:
+            before, _, rest = text.partition(begin)
+            text = f"{before}{begin}\n{draw()}\n{end}{rest.partition(end)[2]}"
+    return text
+
+
+def stale_pages() -> Iterator[Path]:
+    """The pages whose tables aren't what the code says."""
+    yield from (page for page in PAGES if page.read_text("utf-8") != fresh(page.read_text("utf-8")))
+
+
+def main() -> int:
+    """Draw the tables, or with --check compare; 0 if all is well."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="change nothing; fail if a committed table is stale")
+    check = bool(parser.parse_args().check)
+    stale = [*stale_pages()]
+    for page in stale:
+        if check:
+            print(f"{page.relative_to(CHECKOUT)} is stale: run tools/draw_tables.py", file=sys.stderr)
+        else:
+            page.write_text(fresh(page.read_text("utf-8")), "utf-8")
+    return int(check and bool(stale))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
