@@ -49,6 +49,10 @@ class Health:
         if first == _Answer.SERVING:
             await context.write(_Answer(status=_Answer.NOT_SERVING))
 
+    async def List(self, request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> object:  # noqa: N802 - named by the RPC
+        """How all services are; releases of the health service before 2025 don't ask for it."""
+        return _messages.HealthListResponse(statuses={name: _Answer(status=self._now()) for name in self._known})
+
     def _now(self) -> int:
         status: int = _Answer.NOT_SERVING if self._stopping.is_set() else _Answer.SERVING
         return status
