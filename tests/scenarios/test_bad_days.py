@@ -52,6 +52,14 @@ async def start_many(client: SagaClient, count: int = MANY) -> list[SagaHandle[S
     return list(await asyncio.gather(*starts))
 
 
+async def start_slowly(client: SagaClient, chance: random.Random) -> None:
+    """Start the sagas one after the other over the kills; a start that is killed is sent again by the client."""
+    for number in range(MANY):
+        await client.start(definition(number), ScenarioInput(amount=number), saga_id=f"s-{number}")
+        if number >= MANY // 2:
+            await after(chance.random() * 0.1)
+
+
 async def all_end_well(stage: Scene, count: int = MANY) -> None:
     """Each saga ends as its definition says, and the journal doesn't contradict it."""
     async with SagaClient(stage.coordinator.address) as client:
@@ -86,7 +94,7 @@ async def test_the_ledger_is_locked_for_some_seconds(tmp_path: Path) -> None:
 async def test_f16_an_outside_process_writes_all_the_time(tmp_path: Path) -> None:
     """F16: nothing fails or stalls; no "locked" reaches a client or a log at error."""
     async with scene(tmp_path) as stage, SagaClient(stage.coordinator.address) as client:
-        stage.script(refused=["reject"])
+        stage.script(b=["delay:300"], refused=["reject"])
         with writing_steadily(tmp_path / "ledger.db", every_s=0.05) as writes:
             handles = await start_many(client)
             await asyncio.gather(*(handle.wait(BOUND) for handle in handles))
@@ -144,16 +152,17 @@ async def test_f14_killed_again_and_again(tmp_path: Path) -> None:
     chance = random.Random(seed)
     async with scene(tmp_path) as stage:
         stage.script(a=["delay:50"], b=["unavailable", "delay:100"], refused=["reject"], undo_a=["delay:100"])
-        async with SagaClient(stage.coordinator.address) as client:
-            await start_many(client)
-        for number in range(kills):
-            await after(chance.random() * 0.4)
-            if number % 4 == 3 and stage.participant is not None:
-                await stage.participant.kill()
-                await stage.start_participant()
-            else:
-                await stage.coordinator.kill()
-                await stage.coordinator.start()
+        async with SagaClient(stage.coordinator.address, unavailable_timeout=BOUND) as client:
+            starting = asyncio.create_task(start_slowly(client, chance))
+            for number in range(kills):
+                await after(chance.random() * 0.5)
+                if number % 4 == 3 and stage.participant is not None:
+                    await stage.participant.kill()
+                    await stage.start_participant()
+                else:
+                    await stage.coordinator.kill()
+                    await stage.coordinator.start()
+            await starting
         await all_end_well(stage)
         with closing(sqlite3.connect(tmp_path / "ledger.db")) as ledger:
             assert ledger.execute("PRAGMA integrity_check").fetchone() == ("ok",)
