@@ -94,7 +94,8 @@ class Writer:
         self._connection = WriteConnection(dialect)
         self._statements = Statements(dialect, self._connection.compiler)
         self._loop = asyncio.get_running_loop()
-        self._queue: queue.SimpleQueue[Decision | _Task | _Stop] = queue.SimpleQueue()
+        self._leaving: list[Decision | _Task | _Stop] = []
+        self._queue: queue.SimpleQueue[list[Decision | _Task | _Stop]] = queue.SimpleQueue()
         self._decisions: deque[Decision] = deque()
         self._tasks: deque[_Task] = deque()
         self._in_hand: Sequence[Decision | _Task] = ()
@@ -133,14 +134,25 @@ class Writer:
     async def stop(self) -> None:
         """Finish what waits (or fail it, while the database is away) and end the thread."""
         self._stopping.set()
-        self._queue.put(_Stop())
+        self._leaving.append(_Stop())
+        self._hand_over()
         await asyncio.to_thread(self._thread.join)
 
     def _put(self, item: Decision | _Task) -> None:
         if self._stopping.is_set():
             item.future.set_exception(LedgerUnavailableError("the ledger is closed: open it again before using it"))
         else:
-            self._queue.put(item)
+            if not self._leaving:
+                self._loop.call_soon(self._hand_over)
+            self._leaving.append(item)
+
+    def _hand_over(self) -> None:
+        """Give the thread what one turn of the event loop has decided: those that are ready together travel
+        together.
+        """
+        leaving, self._leaving = self._leaving, []
+        if leaving:
+            self._queue.put(leaving)
 
     # ---- everything below runs in the thread ----
 
@@ -159,16 +171,17 @@ class Writer:
         """Take over what is queued; wait for something if there is nothing else to do."""
         while True:
             try:
-                item = self._queue.get(block=wait)
+                arrived = self._queue.get(block=wait)
             except queue.Empty:
                 return
             wait = False
-            if isinstance(item, Decision):
-                self._decisions.append(item)
-            elif isinstance(item, _Task):
-                self._tasks.append(item)
-            else:
-                self._running = False
+            for item in arrived:
+                if isinstance(item, Decision):
+                    self._decisions.append(item)
+                elif isinstance(item, _Task):
+                    self._tasks.append(item)
+                else:
+                    self._running = False
 
     def _work(self) -> None:
         """One round: one task if one waits, then one batch of the decisions."""
