@@ -71,7 +71,8 @@ def proto_name(proto: Path, includes: Sequence[Path]) -> str:
         )
     if any((folder / proto).is_file() for folder in includes):
         return proto.as_posix()
-    raise CommandError(f"no such file: {proto}", f"Looked in the working directory and in {_listed(includes)}.")
+    also = [str(folder) for folder in includes if folder != Path()]
+    raise CommandError(f"no such file: {proto}", f"Looked in {', '.join(['the working directory', *also])}.")
 
 
 def protoc_command() -> list[str]:

@@ -6,12 +6,16 @@ import re
 from collections.abc import Iterator
 
 from amends.protos import ANNOTATIONS
+from amends.v1.annotations_pb2 import StepOptions
 
 OWN_IMPORT = ANNOTATIONS.as_posix()
 MISSING_IMPORT = re.compile(
     r'^(?P<where>.+?:\d+:\d+): Import "(?P<name>[^"]+)" was not found or had errors\.', re.MULTILINE
 )
 NOT_FOUND = re.compile(r"^(?P<name>.+?): File not found\.", re.MULTILINE)
+UNKNOWN_FIELD = re.compile(
+    r'^(?P<where>.+?:\d+:\d+): .*"amends\.v1\.StepOptions" has no field named "(?P<name>[^"]+)"', re.MULTILINE
+)
 UNKNOWN_OPTION = re.compile(r'^(?P<where>.+?:\d+:\d+): Option "(?P<name>\(amends\.v1\.[^"]+)" unknown\.', re.MULTILINE)
 
 
@@ -22,7 +26,7 @@ def explain(said: str, searched: str) -> list[str]:
         said: protoc's standard error.
         searched: the include folders that were given, as words.
     """
-    return [*_missing_imports(said, searched), *_unknown_options(said)]
+    return [*_missing_imports(said, searched), *_unknown_options(said), *_unknown_fields(said)]
 
 
 def _missing_imports(said: str, searched: str) -> Iterator[str]:
@@ -40,3 +44,9 @@ def _missing_imports(said: str, searched: str) -> Iterator[str]:
 def _unknown_options(said: str) -> Iterator[str]:
     for match in UNKNOWN_OPTION.finditer(said):
         yield f'{match["where"]}: the option {match["name"]} needs this line above: import "{OWN_IMPORT}";'
+
+
+def _unknown_fields(said: str) -> Iterator[str]:
+    known = ", ".join(field.name for field in StepOptions.DESCRIPTOR.fields)
+    for match in UNKNOWN_FIELD.finditer(said):
+        yield f"{match['where']}: (amends.v1.step) has no field {match['name']!r}; it has: {known}."

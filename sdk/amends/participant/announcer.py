@@ -32,6 +32,10 @@ CALL_TIMEOUT_S = 5.0
 DEREGISTER_TIMEOUT_S = 1.0
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
+ADVICE = {
+    grpc.StatusCode.UNAVAILABLE: "start a coordinator there (`amends serve`) or correct coordinator=; ",
+    grpc.StatusCode.UNIMPLEMENTED: "what listens there is no amends coordinator: correct coordinator=; ",
+}
 DEFAULT_LEASE_S = 30.0
 SHORTEST_RENEWAL_S = 0.05
 
@@ -145,7 +149,9 @@ class Announcer:
 
     def _accepted(self) -> None:
         if self._last_answer is not grpc.StatusCode.OK:
-            log.info("%s is announced to %s", self._name, self._coordinator)
+            # Whoever read that it was not must read that it is, also where only warnings are shown.
+            level = logging.INFO if self._last_answer is None else logging.WARNING
+            log.log(level, "%s is announced to %s", self._name, self._coordinator)
         self._last_answer = grpc.StatusCode.OK
         self.announced.set()
 
@@ -157,11 +163,12 @@ class Announcer:
             )
         if self._last_answer is not refusal.code():
             log.warning(
-                "%s is not announced to %s: %s %s; trying until it is",
+                "%s is not announced to %s: %s %s; %strying until it is",
                 self._name,
                 self._coordinator,
                 refusal.code().name,
                 refusal.details(),
+                ADVICE.get(refusal.code(), ""),
             )
         self._last_answer = refusal.code()
 
