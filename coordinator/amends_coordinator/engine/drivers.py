@@ -63,6 +63,7 @@ class Drivers:
         self._ended: OrderedDict[SagaId, StoredSaga] = OrderedDict()
         self._failures: dict[SagaId, int] = {}
         self._pauses: dict[SagaId, asyncio.TimerHandle] = {}
+        self._stopping = False
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -97,12 +98,14 @@ class Drivers:
 
     async def stop(self, grace_s: float) -> None:
         """Let drivers end by themselves for `grace_s` seconds, then stop the others; their calls are cancelled."""
+        self._stopping = True  # one that fails from now on is taken up by whoever opens the ledger next
         for pause in self._pauses.values():
             pause.cancel()
         self._pauses.clear()
         tasks = tuple(self._tasks.values())
         if tasks:
             await asyncio.wait(tasks, timeout=grace_s)
+        tasks = tuple(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -138,6 +141,8 @@ class Drivers:
 
     def _failed(self, saga_id: SagaId, error: Exception) -> None:
         self._around.telemetry.driver_failed(saga_id, error)
+        if self._stopping:
+            return
         count = self._failures.get(saga_id, 0)
         self._failures[saga_id] = count + 1
         pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(count, LARGEST_DOUBLING))

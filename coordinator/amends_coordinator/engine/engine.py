@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from amends_coordinator.core.ids import NodeId, SagaId
     from amends_coordinator.core.plan import Plan
     from amends_coordinator.definitions.catalog import Catalog
+    from amends_coordinator.definitions.compiled import CompiledDefinition
     from amends_coordinator.engine.settings import EngineSettings
     from amends_coordinator.ports import ledger as ledgers
     from amends_coordinator.ports.clock import Clock, Ids
@@ -53,6 +54,7 @@ class Engine:
         self._drivers = Drivers(self._around, catalog, left=self._waiters.wake, fenced=self._end_fenced)
         self._sweeper = Sweeper(self._around, self._drivers)
         self._stopping = False
+        self._starting = 0  # on their way into the ledger, and into memory then
 
     @property
     def running_sagas(self) -> int:
@@ -85,14 +87,22 @@ class Engine:
             raise StoppingError("this coordinator is stopping and takes no new work")
         definition = self._catalog.compiled(request.definition)
         saga = self._new_saga(request, definition.plan)
-        if len(self._drivers) >= self._around.settings.max_running_sagas:
+        if len(self._drivers) + self._starting >= self._around.settings.max_running_sagas:
             return await self._insert(saga, owner=None)
+        self._starting += 1
+        try:
+            return await self._start_here(saga, definition)
+        finally:
+            self._starting -= 1
+
+    async def _start_here(self, saga: Saga, definition: CompiledDefinition) -> ledgers.Started:
+        """Insert a saga with its first decision, and drive it."""
         limit = self._around.settings.payload_limit_bytes
         decision = decide_and_bind(saga, Started(self._around.moment()), definition, payload_limit_bytes=limit)
         started = await self._insert(decision.saga, owner=self._around.node)
         if started.started and not self._stopping:
-            self._around.telemetry.saga_started(started.stored.saga)
             self._drivers.drive(started.stored, definition, None, decision.effects)
+            self._around.telemetry.saga_started(started.stored.saga)
         return started
 
     async def wait(self, saga_id: SagaId, *, timeout_s: float) -> ledgers.StoredSaga | None:

@@ -1,0 +1,1 @@
+"""The engine with real ledgers and participants that live in the test."""

@@ -1,0 +1,253 @@
+"""The engine on bad days: what surrounds it raises, lies, is away or collects garbage; every saga ends all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from amends_coordinator.core.ids import NodeId, SagaId
+from amends_coordinator.core.states import Outcome, SagaState
+from amends_coordinator.ledger.memory import MemoryLedger
+from amends_coordinator.ports.ledger import LedgerUnavailableError, NodeFencedError
+from tests.unit.engine.ledgers import Every, LyingLedger, Plan
+from tests.unit.engine.rig import LOST, NODE, REFUSED, Rig, rig, succeed
+from tests.waiting import eventually
+
+if TYPE_CHECKING:
+    from amends_coordinator.core.answer import Answer
+    from amends_coordinator.ports.ledger import StoredSaga, Write
+    from amends_coordinator.ports.participants import CallRequest
+
+COMMITTED, COMPENSATED = SagaState.COMMITTED, SagaState.COMPENSATED
+MANY = 30
+
+
+class PlantedError(Exception):
+    """What a test plants."""
+
+
+async def run_many(stage: Rig, count: int, *names: str) -> list[StoredSaga]:
+    """Start so many sagas at once, and all their ends."""
+    await asyncio.gather(*(stage.start(f"s-{n}", *names) for n in range(count)))
+    return list(await asyncio.gather(*(stage.end(f"s-{n}") for n in range(count))))
+
+
+async def refuse_b(request: CallRequest) -> Answer:
+    """Step b is refused, all else goes well."""
+    return REFUSED if (request.step, request.direction) == ("b", "ACTION") else await succeed(request)
+
+
+@pytest.mark.parametrize("name", ["saga_moved", "intent_moved"])
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+async def test_a_telemetry_that_raises_once(name: str, number: int) -> None:
+    """F20, S12: a driver made to raise is told and taken up again; nothing is called without its intent, nothing is
+    lost, and a healthy saga is not rolled back.
+    """
+    turns = iter(range(1, 1_000))
+
+    def plant(which: str) -> None:
+        if which == name and next(turns) == number:
+            raise PlantedError
+
+    async with rig(MemoryLedger(), plant=plant) as stage:
+        assert (await stage.start("s")).started
+        assert (await stage.end("s")).saga.state is COMMITTED
+        reached = number <= {"saga_moved": 1, "intent_moved": 3}[name]
+        assert len(stage.telemetry.failures) == reached
+        assert stage.engine.running_sagas == 0
+
+
+async def test_a_telemetry_that_raises_at_every_start() -> None:
+    """S11, L1: the saga is durable and driven, whatever the one who asked for it was told."""
+
+    def plant(which: str) -> None:
+        if which == "saga_started":
+            raise PlantedError
+
+    async with rig(MemoryLedger(), plant=plant) as stage:
+        with pytest.raises(PlantedError):
+            await stage.start("s")
+        assert (await stage.end("s")).saga.state is COMMITTED
+
+
+async def test_a_participants_port_that_raises() -> None:
+    """S12: nothing is known of such a call, so it is repeated with its key."""
+    raised: set[str] = set()
+
+    async def answer(request: CallRequest) -> Answer:
+        if request.key not in raised:
+            raised.add(request.key)
+            raise PlantedError
+        return await succeed(request)
+
+    async with rig(MemoryLedger(), answer=answer) as stage:
+        assert (await stage.start("s")).started
+        stored = await stage.end("s")
+        assert stored.saga.state is COMMITTED
+        assert stage.participants.sides("s") == ["a/action#1", "a/action#2", "b/action#1", "b/action#2"]
+        assert [attempt.outcome for attempt in stored.saga.intents[0].attempts] == [Outcome.UNKNOWN, Outcome.SUCCEEDED]
+        assert len(stage.telemetry.failures) == 2
+
+
+@pytest.mark.parametrize("number", [2, 3])
+async def test_v16_writes_whose_answers_are_lost(number: int) -> None:
+    """V16, S11: did it, then reported a fault: each decision is applied exactly once, each call made once, and no
+    healthy saga is rolled back.
+    """
+    plan = Plan(after=Every("append", number))
+    async with rig(LyingLedger(plan)) as stage:
+        ends = await run_many(stage, 3)
+        assert {stored.saga.state for stored in ends} == {COMMITTED}
+        for stored in ends:
+            assert stage.participants.sides(stored.saga.id) == ["a/action#1", "b/action#1"]
+            versions = [write.seen_version for write in plan.appended if write.saga.id == stored.saga.id]
+            assert sorted(set(versions)) == [1, 2], "two decisions, however often they were sent"
+            assert stored.version == 3
+        assert not stage.telemetry.failures
+
+
+async def test_v16_compensations_too() -> None:
+    """V16, S4: the same on the way back."""
+    async with rig(LyingLedger(Plan(after=Every("append", 2))), answer=refuse_b) as stage:
+        assert (await stage.start("s")).started
+        assert (await stage.end("s")).saga.state is COMPENSATED
+        assert stage.participants.sides("s") == ["a/action#1", "b/action#1", "a/compensation#1"]
+
+
+async def test_claims_and_heartbeats_whose_answers_are_lost() -> None:
+    """L1: the sweeper survives, and what it claimed without knowing is claimed again."""
+    ledger = LyingLedger(Plan(after=Every("claim", 2), before=Every("heartbeat", 2)))
+    async with rig(ledger, max_running_sagas=2) as stage:
+        ends = await run_many(stage, MANY)
+        assert {stored.saga.state for stored in ends} == {COMMITTED}
+        assert stage.telemetry.outages > 0
+        assert {len(stage.participants.sides(f"s-{n}")) for n in range(MANY)} == {2}
+
+
+async def test_an_outage_in_the_middle() -> None:
+    """S12: nothing can be written for a while: no call is made meanwhile, an answer in hand is kept, all goes on."""
+    away, reached = asyncio.Event(), asyncio.Event()
+
+    async def answer(request: CallRequest) -> Answer:
+        if request.step == "a":
+            away.set()
+            reached.set()
+        return await succeed(request)
+
+    plan = Plan(before=lambda name: away.is_set() and name in ("append", "claim", "heartbeat", "start"))
+    async with rig(LyingLedger(plan), answer=answer) as stage:
+        assert (await stage.start("s")).started
+        await reached.wait()
+        with pytest.raises(LedgerUnavailableError):
+            await stage.start("other")
+        assert stage.participants.sides("s") == ["a/action#1"]
+        away.clear()
+        stored = await stage.end("s")
+        assert stored.saga.state is COMMITTED
+        assert stage.participants.sides("s") == ["a/action#1", "b/action#1"]
+
+
+async def test_a_start_whose_answer_is_lost() -> None:
+    """S9, S11: repeated with its id it finds its saga, which ends once; here it is the sweeper that finds it first."""
+    plan = Plan(after=Every("start", 1))
+    async with rig(LyingLedger(plan), max_running_sagas=1) as stage:
+        with pytest.raises(LedgerUnavailableError):
+            await stage.start("s")
+        plan.after = lambda _: False
+        again = await stage.start("s")
+        assert not again.started
+        assert again.stored.saga.id == "s"
+
+
+async def test_data_that_the_ledger_refuses_stops_only_its_saga() -> None:
+    """L2: one saga can't be written, again and again, with growing pauses; all others end."""
+
+    def refuses(write: Write) -> bool:
+        return write.saga.id == "s-7"
+
+    async with rig(LyingLedger(Plan(refuses=refuses))) as stage:
+        await asyncio.gather(*(stage.start(f"s-{n}") for n in range(MANY)))
+        ends = await asyncio.gather(*(stage.end(f"s-{n}") for n in range(MANY) if n != 7))
+        assert {stored.saga.state for stored in ends} == {COMMITTED}
+        bad = await stage.engine.wait(SagaId("s-7"), timeout_s=0)
+        assert bad is not None
+        assert bad.saga.state is SagaState.RUNNING
+        assert 0 < len(stage.telemetry.failures) < 20
+
+
+async def test_another_writer_in_between() -> None:
+    """A decision that was overtaken is made again on what stands now: the answer in hand is not thrown away."""
+    ledger = MemoryLedger()
+
+    async def answer(request: CallRequest) -> Answer:
+        record = ledger.store.records[request.saga_id]
+        record.stored = replace(record.stored, version=record.stored.version + 1)
+        return await succeed(request)
+
+    async with rig(ledger, answer=answer) as stage:
+        assert (await stage.start("s")).started
+        assert (await stage.end("s")).saga.state is COMMITTED
+        assert stage.participants.sides("s") == ["a/action#1", "b/action#1"]
+
+
+async def test_a_saga_that_somebody_else_drives_is_let_go() -> None:
+    """S7: its calls are cancelled, nothing more is called, and it isn't counted as a failure."""
+    ledger = MemoryLedger()
+    called = asyncio.Event()
+
+    async def answer(request: CallRequest) -> Answer:
+        if request.step == "b":
+            record = ledger.store.records[request.saga_id]
+            another = NodeId("another")
+            record.stored = replace(record.stored, version=record.stored.version + 1, owner=another)
+            called.set()
+        return await succeed(request)
+
+    async with rig(ledger, answer=answer) as stage:
+        assert (await stage.start("s", "a", "b", "c")).started
+        await called.wait()
+        await eventually(lambda: stage.engine.running_sagas == 0, what="it lets go")
+        assert stage.participants.sides("s") == ["a/action#1", "b/action#1"]
+        assert not stage.telemetry.failures
+
+
+async def test_a_fenced_node_calls_nothing_more() -> None:
+    """S7: once a write finds it shut out, the engine ends with that, and calls under way are cancelled with it."""
+    ledger = MemoryLedger()
+
+    async def answer(request: CallRequest) -> Answer:
+        if request.step == "b":
+            ledger.store.fence(NODE)
+        return await succeed(request)
+
+    async with rig(ledger, answer=answer) as stage:
+        assert (await stage.start("s", "a", "b", "c")).started
+        with pytest.raises(NodeFencedError):
+            await stage.running
+        assert stage.participants.sides("s") == ["a/action#1", "b/action#1"]
+
+
+async def test_f20_garbage_is_collected_all_the_time() -> None:
+    """F20: no task, timer or future is lost because only the loop knew it."""
+    over = asyncio.Event()
+
+    async def collect() -> None:
+        while not over.is_set():
+            gc.collect()
+            await asyncio.sleep(0.01)
+
+    async def answer(request: CallRequest) -> Answer:
+        await asyncio.sleep(0.002)
+        return LOST if (request.step, request.attempt) == ("a", 1) else await refuse_b(request)
+
+    async with rig(MemoryLedger(), answer=answer) as stage:
+        collecting = asyncio.create_task(collect())
+        ends = await run_many(stage, 100)
+        over.set()
+        await collecting
+        assert {stored.saga.state for stored in ends} == {COMPENSATED}
+        assert not stage.telemetry.failures
