@@ -32,6 +32,7 @@ FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 30.0
 LARGEST_DOUBLING = 20
 ENDS_REMEMBERED = 1_000
+LARGEST_END_REMEMBERED_BYTES = 16_384
 RESTING = frozenset({SagaState.COMMITTED, SagaState.COMPENSATED, SagaState.COMPENSATION_FAILED})
 
 
@@ -134,7 +135,7 @@ class Drivers:
 
     def _remember_end(self, stored: StoredSaga) -> None:
         """Keep the last ends for those who ask right after a start: ends never change (S8)."""
-        if stored.saga.state.ended:
+        if stored.saga.state.ended and _payload_bytes(stored.saga) <= LARGEST_END_REMEMBERED_BYTES:
             self._ended[stored.saga.id] = stored
             if len(self._ended) > ENDS_REMEMBERED:
                 self._ended.popitem(last=False)
@@ -173,3 +174,9 @@ class Drivers:
         if stored is None:
             raise UnknownPlanError(f"saga {saga.id} runs {saga.plan.name} {saga.plan.version}: not in the ledger")
         return self._catalog.compiled(stored)
+
+
+def _payload_bytes(saga: Saga) -> int:
+    """How much memory a saga's payloads take; the rest of it is small."""
+    calls = sum(len(intent.request) + len(intent.response or b"") for intent in saga.intents)
+    return len(saga.input) + len(saga.output or b"") + calls

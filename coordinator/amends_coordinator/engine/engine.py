@@ -51,7 +51,7 @@ class Engine:
         self._ids = ids
         self._catalog = catalog
         self._waiters = Waiters()
-        self._drivers = Drivers(self._around, catalog, left=self._waiters.wake, fenced=self._end_fenced)
+        self._drivers = Drivers(self._around, catalog, left=self._saga_left, fenced=self._end_fenced)
         self._sweeper = Sweeper(self._around, self._drivers)
         self._stopping = False
         self._starting = 0  # on their way into the ledger, and into memory then
@@ -87,13 +87,21 @@ class Engine:
             raise StoppingError("this coordinator is stopping and takes no new work")
         definition = self._catalog.compiled(request.definition)
         saga = self._new_saga(request, definition.plan)
-        if len(self._drivers) + self._starting >= self._around.settings.max_running_sagas:
-            return await self._insert(saga, owner=None)
+        if self._sweeper.behind or len(self._drivers) + self._starting >= self._around.settings.max_running_sagas:
+            return await self._leave_waiting(saga)
         self._starting += 1
         try:
             return await self._start_here(saga, definition)
         finally:
             self._starting -= 1
+
+    async def _leave_waiting(self, saga: Saga) -> ledgers.Started:
+        """Insert a saga that the sweeper takes up once there is room, in its turn."""
+        started = await self._insert(saga, owner=None)
+        if started.started:
+            self._sweeper.leave_waiting()
+            self._around.telemetry.saga_started(started.stored.saga)
+        return started
 
     async def _start_here(self, saga: Saga, definition: CompiledDefinition) -> ledgers.Started:
         """Insert a saga with its first decision, and drive it."""
@@ -144,6 +152,10 @@ class Engine:
             input_hash_recipe=RECIPE,
         )
         return await self._around.ledger.start(new)
+
+    def _saga_left(self, saga_id: SagaId, stored: ledgers.StoredSaga | None) -> None:
+        self._waiters.wake(saga_id, stored)
+        self._sweeper.room_made()
 
     def _end_fenced(self, error: ledgers.NodeFencedError) -> None:
         self._sweeper.fenced(error)

@@ -3,6 +3,9 @@
 Each pass writes the node's sign of life when that is due, and takes up every saga that is due and that nobody in this
 process drives: those that an earlier incarnation left behind, those that waited for longer than a saga may stay in
 memory, those that found no room. It survives outages of the ledger; only being fenced ends it.
+
+Where there was no room, the sagas in the ledger come before new ones: until a pass has found that none of them waits
+any more, new ones wait behind them (`behind`), and the next pass comes as soon as there is room again.
 """
 
 from __future__ import annotations
@@ -22,6 +25,10 @@ CLAIMED_AT_ONCE = 200
 """How many sagas one claim takes at most; adopting goes on in slices, so that other work gets its turn in between."""
 
 
+ROOM_WORTH_A_PASS = 0.1
+"""The part of the room in memory that has to be free before a pass is made early: a claim costs a transaction."""
+
+
 class Sweeper:
     """One node's sweeper. `run` is its whole life; `stop` ends it."""
 
@@ -32,6 +39,9 @@ class Sweeper:
         self._stopped = False
         self._fenced: NodeFencedError | None = None
         self._next_heartbeat_s = 0.0
+        self._left_waiting = 0
+        self.behind = False
+        """Whether sagas may wait in the ledger for room in memory."""
         self.last_pass_time: Instant | None = None
         """When a pass was finished last; None before the first one."""
 
@@ -44,6 +54,19 @@ class Sweeper:
         """Tell that a write found this node shut out: `run` raises it."""
         self._fenced = error
         self._wake.set()
+
+    def leave_waiting(self) -> None:
+        """Tell that a saga was just written that waits in the ledger for room."""
+        self._left_waiting += 1
+        self.behind = True
+
+    def room_made(self) -> None:
+        """Tell that a saga has left memory: a pass is made early if others wait for that and it is worth it."""
+        if self.behind and self._room() >= self._around.settings.max_running_sagas * ROOM_WORTH_A_PASS:
+            self._wake.set()
+
+    def _room(self) -> int:
+        return self._around.settings.max_running_sagas - len(self._drivers)
 
     async def run(self) -> None:
         """Sweep until stopped.
@@ -71,16 +94,19 @@ class Sweeper:
     async def _sweep(self) -> None:
         """Take up due sagas, slice by slice, as long as there are any and there is room."""
         while not self._stopped:
-            room = self._around.settings.max_running_sagas - len(self._drivers)
-            limit = min(room, CLAIMED_AT_ONCE)
+            limit = min(self._room(), CLAIMED_AT_ONCE)
             if limit <= 0:
+                self.behind = True
                 return
+            left_waiting = self._left_waiting
             claimed = await self._around.ledger.claim(
                 now=self._around.clock.now(), limit=limit, held=self._drivers.held
             )
             for stored in claimed:
                 await self._adopt(stored)
             if len(claimed) < limit:
+                # A saga that was left waiting since then may have come too late for this claim.
+                self.behind = left_waiting != self._left_waiting
                 return
 
     async def _adopt(self, stored: StoredSaga) -> None:
@@ -94,3 +120,5 @@ class Sweeper:
             await asyncio.wait_for(self._wake.wait(), self._around.settings.sweep_interval_s)
         except TimeoutError:
             return
+        finally:
+            self._wake.clear()

@@ -128,10 +128,10 @@ class Rig:
     telemetry: Telemetry
     running: asyncio.Task[None]
 
-    async def start(self, saga_id: str, *names: str) -> Started:
+    async def start(self, saga_id: str, *names: str, payload: bytes = b"") -> Started:
         """Start a saga of these steps ("a" and "b" unless given)."""
         stored = await self.ledger.put_definition(definition(*(names or ("a", "b"))))
-        return await self.engine.start(StartRequest(saga_id=SagaId(saga_id), definition=stored, input=b""))
+        return await self.engine.start(StartRequest(saga_id=SagaId(saga_id), definition=stored, input=payload))
 
     async def end(self, saga_id: str) -> StoredSaga:
         """The saga once it has ended; fails if it hasn't within the bound."""
@@ -148,6 +148,7 @@ async def rig(
     *,
     answer: Answering = succeed,
     plant: Callable[[str], None] = lambda _: None,
+    node: NodeId = NODE,
     **settings: float,
 ) -> AsyncGenerator[Rig]:
     """An engine that runs; at the end it is stopped, the ledger closed, and no task is left behind."""
@@ -162,7 +163,7 @@ async def rig(
         telemetry=telemetry,
         catalog=Catalog(),
         settings=EngineSettings(**quick),  # type: ignore[arg-type]  # counts among them are whole numbers
-        node=NODE,
+        node=node,
     )
     await engine.open()
     running = asyncio.create_task(engine.run())
