@@ -177,6 +177,35 @@ async def test_the_end_is_told_with_the_sagas_own_types(client: SagaClient, coor
     assert repr(handle) == "<handle of saga 'trip-1' (trip)>"
 
 
+async def test_run_needs_one_round_trip_for_a_saga_that_ends_soon(
+    client: SagaClient, coordinator: TellingCoordinator
+) -> None:
+    """Speed: start and end in one call, with the deadline that the waiting needs."""
+    await coordinator.end(committed(TripPlanned(ticket_id="t")))
+    end = await client.run(whole_saga(), PlanTrip(), saga_id="trip-1", timeout=timedelta(seconds=7))
+    assert end == Committed("trip-1", TripPlanned(ticket_id="t"))
+    assert coordinator.methods() == ["RegisterSagaDefinition", "StartSaga"]
+    started = coordinator.asked[-1]
+    assert isinstance(started.request, api.StartSagaRequest)
+    assert started.request.wait_timeout.ToTimedelta() == timedelta(seconds=7)
+    assert started.time_left_s is not None
+    assert started.time_left_s > 7
+
+
+async def test_run_goes_on_waiting_for_a_saga_that_takes_longer(
+    client: SagaClient, coordinator: TellingCoordinator
+) -> None:
+    """L1: what one call can't wait for, the next ones do; a timeout of waiting stops nothing."""
+    running = asyncio.create_task(client.run(whole_saga(), PlanTrip(), saga_id="trip-1"))
+    await coordinator.waiting.wait()
+    await coordinator.end(committed(TripPlanned(ticket_id="t")))
+    assert await running == Committed("trip-1", TripPlanned(ticket_id="t"))
+    with pytest.raises(WaitTimeoutError, match=r"saga 'trip-2' hadn't ended .*; it goes on, wait again"):
+        await client.run(whole_saga(), PlanTrip(), saga_id="trip-2", timeout=timedelta(milliseconds=200))
+    with pytest.raises(DefinitionError, match=r"timeout is 5: pass a timedelta"):
+        await client.run(whole_saga(), PlanTrip(), timeout=cast("Any", 5))
+
+
 async def test_a_saga_without_output_commits_with_none(client: SagaClient, coordinator: TellingCoordinator) -> None:
     """Typed SDK: no output is None, not an empty message."""
     errand = Saga("errand", input=PlanTrip)
