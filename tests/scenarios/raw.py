@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -83,8 +83,9 @@ class RawSteps:
         key = f"{seen.metadata['amends-saga-id']}/{seen.side}"
         reply = replies[min(self._counts[key], len(replies) - 1)]
         self._counts[key] += 1
-        if reply.delay_s:
-            await asyncio.sleep(reply.delay_s)
+        with suppress(TimeoutError):
+            if reply.delay_s:
+                await asyncio.wait_for(asyncio.Event().wait(), reply.delay_s)
         if reply.code is not grpc.StatusCode.OK:
             await context.abort(reply.code, reply.text, reply.trailers)
         context.set_trailing_metadata(reply.trailers)

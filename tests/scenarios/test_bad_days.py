@@ -148,7 +148,7 @@ async def test_f14_killed_again_and_again(tmp_path: Path) -> None:
     """
     kills = int(os.environ.get("AMENDS_TEST_KILLS", "3"))
     seed = int(os.environ.get("AMENDS_TEST_SEED", "0")) or random.randrange(1, 1 << 30)
-    print(f"replay with AMENDS_TEST_SEED={seed} AMENDS_TEST_KILLS={kills}")  # noqa: T201
+    print(f"replay with AMENDS_TEST_SEED={seed} AMENDS_TEST_KILLS={kills}")  # noqa: T201  # a failing random test says how to replay it
     chance = random.Random(seed)
     async with scene(tmp_path) as stage:
         stage.script(a=["delay:50"], b=["unavailable", "delay:100"], refused=["reject"], undo_a=["delay:100"])

@@ -15,7 +15,7 @@ from amends_coordinator.ledger.memory import MemoryLedger
 from amends_coordinator.ports.ledger import LedgerUnavailableError, NodeFencedError
 from tests.unit.engine.ledgers import Every, LyingLedger, Plan
 from tests.unit.engine.rig import LOST, NODE, REFUSED, Rig, rig, succeed
-from tests.waiting import eventually
+from tests.waiting import eventually, pause
 
 if TYPE_CHECKING:
     from amends_coordinator.core.answer import Answer
@@ -238,10 +238,10 @@ async def test_f20_garbage_is_collected_all_the_time() -> None:
     async def collect() -> None:
         while not over.is_set():
             gc.collect()
-            await asyncio.sleep(0.01)
+            await pause()
 
     async def answer(request: CallRequest) -> Answer:
-        await asyncio.sleep(0.002)
+        await pause()
         return LOST if (request.step, request.attempt) == ("a", 1) else await refuse_b(request)
 
     async with rig(MemoryLedger(), answer=answer) as stage:
