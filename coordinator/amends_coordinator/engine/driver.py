@@ -79,6 +79,7 @@ class Driver:
         self._wake_time: Instant | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_time = Instant(0)
+        self._winding_down = False
 
     @property
     def stored(self) -> StoredSaga:
@@ -106,11 +107,18 @@ class Driver:
         finally:
             await self._let_go()
 
+    def wind_down(self) -> None:
+        """Let go of the saga as soon as no call is under way: the node is stopping, and the next one goes on with
+        it.
+        """
+        self._winding_down = True
+        self._news.set()
+
     def _at_rest(self) -> bool:
         """Whether nothing is left to do, or nothing for longer than a waiting saga may stay in memory."""
         if self._events or self._calls:
             return False
-        if self._wake_time is None:
+        if self._wake_time is None or self._winding_down:
             return True
         return self._wake_time - self._around.clock.now() > self._around.settings.idle_unload_s * 1e6
 
@@ -119,6 +127,8 @@ class Driver:
             self._set_timer()
             self._news.clear()
             await self._news.wait()
+        if not self._events:
+            return  # woken to wind down
         event = self._events.popleft()
         before = self._saga.state
         decision = await self._write(event)
@@ -201,6 +211,8 @@ class Driver:
         except Exception as error:  # noqa: BLE001 - the port promises never to raise; if it does, nothing is known.
             self._around.telemetry.driver_failed(self._saga.id, error)
             answer = Answer(outcome=Outcome.UNKNOWN, message="the coordinator failed while it was calling")
+        if answer.outcome is Outcome.NOT_SENT:
+            self._around.telemetry.call_not_sent(self._saga, effect.step, direction, answer)
         self._calls.pop((effect.step, direction), None)
         self._feed(AttemptEnded(self._around.moment(), effect.step, direction, effect.attempt, answer))
 

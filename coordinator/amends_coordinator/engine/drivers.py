@@ -88,6 +88,8 @@ class Drivers:
     ) -> None:
         """Drive a saga from an event on, or from the effects of a decision that is durable already."""
         driver = Driver(stored, definition, self._around)
+        if self._stopping:
+            driver.wind_down()
         saga_id = stored.saga.id
         self._keep(saga_id, asyncio.create_task(self._watch(saga_id, driver, first, effects), name=f"saga {saga_id}"))
 
@@ -98,11 +100,15 @@ class Drivers:
             self.drive(stored, definition, Adopted(self._around.moment()))
 
     async def stop(self, grace_s: float) -> None:
-        """Let drivers end by themselves for `grace_s` seconds, then stop the others; their calls are cancelled."""
+        """Let calls under way end for `grace_s` seconds, then cancel them; sagas that only wait are let go of at
+        once.
+        """
         self._stopping = True  # one that fails from now on is taken up by whoever opens the ledger next
         for pause in self._pauses.values():
             pause.cancel()
         self._pauses.clear()
+        for driver in self._in_memory.values():
+            driver.wind_down()
         tasks = tuple(self._tasks.values())
         if tasks:
             await asyncio.wait(tasks, timeout=grace_s)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from amends_coordinator.core.saga import DeadLetter, Intent, Saga
+if TYPE_CHECKING:
+    from amends_coordinator.core.answer import Answer
+    from amends_coordinator.core.ids import StepName
+    from amends_coordinator.core.saga import DeadLetter, Intent, Saga
+    from amends_coordinator.core.states import Direction
 
 
 class Telemetry(Protocol):
@@ -24,6 +28,12 @@ class Telemetry(Protocol):
 
     def dead_letter_opened(self, saga: Saga, letter: DeadLetter) -> None:
         """A person is needed."""
+        ...
+
+    def call_not_sent(self, saga: Saga, step: StepName, direction: Direction, answer: Answer) -> None:
+        """A call could not be sent, for example because no participant serves the method just now; it is tried again.
+        Told for each attempt: an adapter that writes it down has to see that an outage doesn't flood it.
+        """
         ...
 
     def late_answer(self, saga: Saga) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from typing import TYPE_CHECKING, TextIO
 
 import structlog
@@ -18,7 +19,15 @@ from amends_coordinator.telemetry import names
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger, Processor
 
+    from amends_coordinator.core.answer import Answer
+    from amends_coordinator.core.ids import StepName
     from amends_coordinator.core.saga import DeadLetter, Intent, Saga
+    from amends_coordinator.core.states import Direction
+
+QUIET_S = 60.0
+"""For how long an outage of one method isn't told again, in seconds."""
+
+METHODS_REMEMBERED = 1_000
 
 TEXT_LIMIT = 2_048
 """The longest error text in a line, in characters."""
@@ -31,6 +40,7 @@ class LogTelemetry:
         self._log: FilteringBoundLogger = structlog.get_logger("amends") if logger is None else logger
         self._debug = self._log.is_enabled_for(logging.DEBUG)
         self._info = self._log.is_enabled_for(logging.INFO)
+        self._quiet_until_s: dict[str, float] = {}
         self._in_outage = False
         self.failed_passes = 0
         """How many passes of the sweeper could not reach the ledger so far."""
@@ -79,6 +89,26 @@ class LogTelemetry:
                     names.ERROR: letter.last_error[:TEXT_LIMIT],
                 },
             )
+
+    def call_not_sent(self, saga: Saga, step: StepName, direction: Direction, answer: Answer) -> None:
+        """A call could not be sent; told at warning once a minute for each method, however many sagas wait for it."""
+        method = saga.plan.by_name[step].call(direction).method
+        now_s = time.monotonic()
+        if now_s < self._quiet_until_s.get(method, now_s):
+            return
+        if len(self._quiet_until_s) >= METHODS_REMEMBERED:
+            self._quiet_until_s.clear()
+        self._quiet_until_s[method] = now_s + QUIET_S
+        self._log.warning(
+            names.CALL_NOT_SENT,
+            **{
+                names.METHOD: method,
+                names.ERROR: answer.message[:TEXT_LIMIT],
+                names.SAGA_ID: saga.id,
+                names.STEP: step,
+                names.DIRECTION: direction.value,
+            },
+        )
 
     def late_answer(self, saga: Saga) -> None:
         """An answer came for a call that was closed already; it was dropped."""

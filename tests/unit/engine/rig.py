@@ -25,7 +25,9 @@ from tests.scenarios.sagas import steps
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
+    from amends_coordinator.core.ids import StepName
     from amends_coordinator.core.saga import DeadLetter, Intent, Saga
+    from amends_coordinator.core.states import Direction
     from amends_coordinator.ports.ledger import Ledger, Started, StoredSaga
     from amends_coordinator.ports.participants import CallRequest
 
@@ -95,6 +97,9 @@ class Telemetry:
     def dead_letter_opened(self, saga: Saga, letter: DeadLetter) -> None:
         """See the port."""
         self.plant("dead_letter_opened")
+
+    def call_not_sent(self, saga: Saga, step: StepName, direction: Direction, answer: Answer) -> None:
+        """See the port."""
 
     def late_answer(self, saga: Saga) -> None:
         """See the port."""
