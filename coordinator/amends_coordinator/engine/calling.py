@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from amends_coordinator.core.effects import DIRECTION_OF, Call
+from amends_coordinator.core.ids import Instant
 from amends_coordinator.core.saga import idempotency_key
 from amends_coordinator.core.states import Direction
 from amends_coordinator.ports.participants import CallRequest
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from amends_coordinator.definitions.compiled import CompiledDefinition
 
 
-def call_request(saga: Saga, effect: Call, definition: CompiledDefinition) -> CallRequest:
+def call_request(saga: Saga, effect: Call, definition: CompiledDefinition, *, now: Instant) -> CallRequest:
     """The request of one attempt; its intent is durable already (S1)."""
     direction = DIRECTION_OF[type(effect)]
     step = saga.plan.by_name[effect.step]
@@ -33,7 +34,7 @@ def call_request(saga: Saga, effect: Call, definition: CompiledDefinition) -> Ca
         attempt=effect.attempt,
         request=intent.request,
         timeout_us=effect.deadline_time - intent.attempt_start_time,
-        deadline_time=effect.deadline_time,
+        deadline_time=_deadline(saga, effect, intent, now),
         step_time=action.created_time,
         action_key=idempotency_key(saga.id, effect.step, Direction.ACTION) if about_action else None,
         action_target="same" if direction is Direction.COMPENSATION else None,
@@ -41,6 +42,16 @@ def call_request(saga: Saga, effect: Call, definition: CompiledDefinition) -> Ca
         tracestate=saga.tracestate,
         parses=partial(definition.parses, effect.step, direction),
     )
+
+
+def _deadline(saga: Saga, effect: Call, intent: Intent, now: Instant) -> Instant:
+    """An attempt's time begins when it is durable: what a slow ledger took is given back, or a short timeout would be
+    over before anything was sent, again and again. The saga's own deadline does not move.
+    """
+    deadline = Instant(effect.deadline_time + max(0, now - intent.attempt_start_time))
+    if intent.direction is Direction.ACTION and not saga.point_of_no_return_passed:
+        return min(deadline, saga.deadline_time)
+    return deadline
 
 
 def _intent(saga: Saga, effect: Call, direction: Direction) -> Intent:

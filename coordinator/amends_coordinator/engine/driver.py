@@ -205,7 +205,8 @@ class Driver:
     async def _call_and_report(self, effect: Call) -> None:
         direction = DIRECTION_OF[type(effect)]
         try:
-            answer = await self._around.participants.call(call_request(self._saga, effect, self._definition))
+            request = call_request(self._saga, effect, self._definition, now=self._around.clock.now())
+            answer = await self._around.participants.call(request)
         except asyncio.CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 - the port promises never to raise; if it does, nothing is known.

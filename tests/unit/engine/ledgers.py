@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from amends_coordinator.ledger.memory import MemoryLedger
 from amends_coordinator.ports.ledger import LedgerUnavailableError, WriteRefusedError
+from tests.waiting import pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -73,6 +74,16 @@ class LyingLedger(MemoryLedger):
     def _fail_after(self, name: str) -> None:
         if self.plan.after(name):
             raise LedgerUnavailableError(f"planted: {name} was done, but the answer is lost")
+
+
+class SlowLedger(MemoryLedger):
+    """The ledger in memory, which takes its time to write."""
+
+    async def append(self, write: Write) -> int:
+        """See the port."""
+        for _ in range(3):
+            await pause()
+        return await super().append(write)
 
 
 @dataclass(slots=True)

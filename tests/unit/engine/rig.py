@@ -20,7 +20,7 @@ from amends_coordinator.ports.driving import StartRequest
 from amends_coordinator.ports.ledger import NodeFencedError
 from amends_coordinator.system import SystemClock, SystemIds
 from scenario.v1.scenario_pb2 import DoResponse, UndoResponse
-from tests.scenarios.sagas import steps
+from tests.scenarios.sagas import ScenarioSaga, steps
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -115,9 +115,14 @@ class Telemetry:
 
 
 @cache
-def definition(*names: str, undo_needs_response: bool = True) -> StoredDefinition:
+def definition(*names: str) -> StoredDefinition:
     """A stored definition of compensatable steps."""
-    resolved = resolve(steps(*names, by_key=not undo_needs_response).definition())
+    return stored(steps(*names))
+
+
+def stored(saga: ScenarioSaga) -> StoredDefinition:
+    """A definition as the ledger has it."""
+    resolved = resolve(saga.definition())
     content = resolved.SerializeToString(deterministic=True)
     version = DefinitionVersion(resolved.version)
     return StoredDefinition(name=resolved.name, version=version, content=content, created_time=Instant(1))
@@ -135,16 +140,15 @@ class Rig:
 
     async def start(self, saga_id: str, *names: str, payload: bytes = b"") -> Started:
         """Start a saga of these steps ("a" and "b" unless given)."""
-        stored = await self.ledger.put_definition(definition(*(names or ("a", "b"))))
-        return await self.engine.start(StartRequest(saga_id=SagaId(saga_id), definition=stored, input=payload))
+        kept = await self.ledger.put_definition(definition(*(names or ("a", "b"))))
+        return await self.engine.start(StartRequest(saga_id=SagaId(saga_id), definition=kept, input=payload))
 
     async def end(self, saga_id: str) -> StoredSaga:
         """The saga once it has ended; fails if it hasn't within the bound."""
-        stored = await self.engine.wait(SagaId(saga_id), timeout_s=WAIT_S)
-        assert stored is not None
-        assert stored.saga.state is not SagaState.RUNNING, f"{saga_id} did not end"
-        assert stored.saga.state is not SagaState.COMPENSATING, f"{saga_id} did not end"
-        return stored
+        found = await self.engine.wait(SagaId(saga_id), timeout_s=WAIT_S)
+        assert found is not None
+        assert found.saga.state not in (SagaState.RUNNING, SagaState.COMPENSATING), f"{saga_id} did not end"
+        return found
 
 
 @asynccontextmanager

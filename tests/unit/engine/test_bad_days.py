@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,13 +13,17 @@ import pytest
 from amends_coordinator.core.ids import NodeId, SagaId
 from amends_coordinator.core.states import Outcome, SagaState
 from amends_coordinator.ledger.memory import MemoryLedger
+from amends_coordinator.ports.driving import StartRequest
 from amends_coordinator.ports.ledger import LedgerUnavailableError, NodeFencedError
-from tests.unit.engine.ledgers import Every, LyingLedger, Plan
-from tests.unit.engine.rig import LOST, NODE, REFUSED, Rig, rig, succeed
+from amends_coordinator.system import SystemClock
+from tests.scenarios.sagas import steps
+from tests.unit.engine.ledgers import Every, LyingLedger, Plan, SlowLedger
+from tests.unit.engine.rig import LOST, NODE, REFUSED, Rig, rig, stored, succeed
 from tests.waiting import eventually, pause
 
 if TYPE_CHECKING:
     from amends_coordinator.core.answer import Answer
+    from amends_coordinator.core.definition import StoredDefinition
     from amends_coordinator.ports.ledger import StoredSaga, Write
     from amends_coordinator.ports.participants import CallRequest
 
@@ -161,6 +166,29 @@ async def test_a_start_whose_answer_is_lost() -> None:
         again = await stage.start("s")
         assert not again.started
         assert again.stored.saga.id == "s"
+
+
+async def test_a_ledger_that_is_slower_than_a_calls_timeout() -> None:
+    """L1: an attempt's time begins when it is durable: a call is never over before it could be sent."""
+    clock = SystemClock()
+    left_us: list[int] = []
+
+    async def answer(request: CallRequest) -> Answer:
+        left_us.append(request.deadline_time - clock.now())
+        return await refuse_b(request)
+
+    async with rig(SlowLedger(), answer=answer) as stage:
+        request = StartRequest(saga_id=SagaId("s"), definition=hasty(), input=b"")
+        await stage.ledger.put_definition(request.definition)
+        await stage.engine.start(request)
+        assert (await stage.end("s")).saga.state is COMPENSATED
+    assert len(left_us) == 3
+    assert all(left > 5_000 for left in left_us), left_us
+
+
+def hasty() -> StoredDefinition:
+    """Two steps whose calls have 10 ms."""
+    return stored(steps("a", "b", attempt_timeout=timedelta(milliseconds=10)))
 
 
 async def test_data_that_the_ledger_refuses_stops_only_its_saga() -> None:
