@@ -133,6 +133,8 @@ class Driver:
         before = self._saga.state
         decision = await self._write(event)
         self._tell(decision, before)
+        if isinstance(event, AttemptEnded) and event.answer.outcome is Outcome.NOT_SENT:
+            self._around.telemetry.call_not_sent(self._saga, event.step, event.direction, event.answer)
         if decision.changed:
             self._wake_time = None
         for effect in decision.effects:
@@ -212,8 +214,6 @@ class Driver:
         except Exception as error:  # noqa: BLE001 - the port promises never to raise; if it does, nothing is known.
             self._around.telemetry.driver_failed(self._saga.id, error)
             answer = Answer(outcome=Outcome.UNKNOWN, message="the coordinator failed while it was calling")
-        if answer.outcome is Outcome.NOT_SENT:
-            self._around.telemetry.call_not_sent(self._saga, effect.step, direction, answer)
         self._calls.pop((effect.step, direction), None)
         self._feed(AttemptEnded(self._around.moment(), effect.step, direction, effect.attempt, answer))
 

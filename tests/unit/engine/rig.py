@@ -41,6 +41,7 @@ GOOD = {
 }
 REFUSED = Answer(outcome=Outcome.REJECTED, status_code="FAILED_PRECONDITION", message="no")
 LOST = Answer(outcome=Outcome.UNKNOWN, status_code="UNAVAILABLE", message="no answer")
+NOT_SENT = Answer(outcome=Outcome.NOT_SENT, message="nobody serves it")
 
 
 async def succeed(request: CallRequest) -> Answer:
@@ -100,6 +101,7 @@ class Telemetry:
 
     def call_not_sent(self, saga: Saga, step: StepName, direction: Direction, answer: Answer) -> None:
         """See the port."""
+        self.plant("call_not_sent")
 
     def late_answer(self, saga: Saga) -> None:
         """See the port."""

@@ -18,7 +18,7 @@ from amends_coordinator.ports.ledger import LedgerUnavailableError, NodeFencedEr
 from amends_coordinator.system import SystemClock
 from tests.scenarios.sagas import steps
 from tests.unit.engine.ledgers import Every, LyingLedger, Plan, SlowLedger
-from tests.unit.engine.rig import LOST, NODE, REFUSED, Rig, rig, stored, succeed
+from tests.unit.engine.rig import LOST, NODE, NOT_SENT, REFUSED, Rig, rig, stored, succeed
 from tests.waiting import eventually, pause
 
 if TYPE_CHECKING:
@@ -64,6 +64,22 @@ async def test_a_telemetry_that_raises_once(name: str, number: int) -> None:
         reached = number <= {"saga_moved": 1, "intent_moved": 3}[name]
         assert len(stage.telemetry.failures) == reached
         assert stage.engine.running_sagas == 0
+
+
+async def test_a_telemetry_that_raises_when_nothing_could_be_sent() -> None:
+    """L1: no call stays under way for ever because telling of it failed."""
+
+    def plant(which: str) -> None:
+        if which == "call_not_sent":
+            raise PlantedError
+
+    async def answer(request: CallRequest) -> Answer:
+        return NOT_SENT if request.attempt < 2 else await succeed(request)
+
+    async with rig(MemoryLedger(), answer=answer, plant=plant) as stage:
+        await stage.start("s")
+        assert (await stage.end("s")).saga.state is COMMITTED
+        assert len(stage.telemetry.failures) == 2
 
 
 async def test_a_telemetry_that_raises_at_every_start() -> None:
