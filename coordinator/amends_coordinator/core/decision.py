@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from amends_coordinator.core.effects import CALL_OF, Effect, WakeAt
 from amends_coordinator.core.saga import DeadLetter, Intent, Saga
-from amends_coordinator.core.values import changed
+from amends_coordinator.core.values import fill
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +33,15 @@ class Decision:
     changed: bool
     """Whether the saga's row or any other has to be written."""
 
-    def with_request(self, intent: Intent, request: bytes) -> Decision:
-        """The same decision with the request of an announced intent filled in."""
-        built = changed(intent, {"request": request})
+    def fill_request(self, intent: Intent, request: bytes) -> None:
+        """Fill in the request of an intent that this decision has announced: part of making the decision, before it is
+        written and before anybody else sees it.
+        """
+        fill(intent, {"request": request})
 
-        def filled(intents: tuple[Intent, ...]) -> tuple[Intent, ...]:
-            return tuple(built if other.key == built.key else other for other in intents)
-
-        saga = changed(self.saga, {"intents": filled(self.saga.intents)})
-        records = Records(filled(self.records.intents), self.records.dead_letters, filled(self.records.announced))
-        return Decision(saga, records, self.effects, self.changed)
+    def fill_output(self, output: bytes | None) -> None:
+        """Fill in the output of a saga that this decision has committed: as `fill_request`."""
+        fill(self.saga, {"output": output})
 
     def followed_by(self, second: Decision, *, instead_of: Intent) -> Decision:
         """This decision and `second`, which was made on its saga because the call of `instead_of` can't be made: one

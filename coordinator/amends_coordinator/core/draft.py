@@ -20,7 +20,7 @@ from amends_coordinator.core.saga import (
 )
 from amends_coordinator.core.states import DeadLetterReason, Direction, IntentState, SagaState
 from amends_coordinator.core.transitions import IntentMove, SagaMove, move_intent, move_saga
-from amends_coordinator.core.values import changed
+from amends_coordinator.core.values import copied, fill
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,7 +58,12 @@ class SagaChanges(TypedDict, total=False):
 
 
 class Draft:
-    """The saga under decision. Every change of a row goes through it, so that none is forgotten in the records."""
+    """The saga under decision. Every change of a row goes through it, so that none is forgotten in the records.
+
+    A row that is changed for the first time is copied; the copy belongs to the draft and is filled in until the
+    decision
+    is finished. What was decided before stays as it is.
+    """
 
     def __init__(self, saga: Saga, at: Moment) -> None:
         self.plan = saga.plan
@@ -66,7 +71,7 @@ class Draft:
         self._before = saga
         self._saga = saga
         self._intents = {intent.key: intent for intent in saga.intents}
-        self._touched: dict[tuple[StepName, Direction], None] = {}
+        self._changed: dict[tuple[StepName, Direction], Intent] = {}
         self._announced: dict[tuple[StepName, Direction], None] = {}
         self._letters: list[DeadLetter] = []
         self._effects: list[Effect] = []
@@ -91,11 +96,13 @@ class Draft:
         return self._intents.get((step, direction))
 
     def put(self, intent: Intent, **changes: Unpack[IntentChanges]) -> Intent:
-        """Add an intent's row, or change columns of it."""
+        """Add an intent's row, or change columns of it; answers the row as it is now."""
+        key = intent.key
+        row = self._changed.get(key)
+        if row is None or row is not intent:
+            row = self._changed[key] = self._intents[key] = copied(intent)
         changes["updated_time"] = self.at.now
-        row = changed(intent, changes)
-        self._intents[intent.key] = row
-        self._touched[intent.key] = None
+        fill(row, changes)
         return row
 
     def move(self, intent: Intent, move: IntentMove, **changes: Unpack[IntentChanges]) -> Intent:
@@ -115,10 +122,8 @@ class Draft:
 
     def close_attempt(self, intent: Intent, answer: Answer) -> Intent:
         """Write down how the newest attempt ended."""
-        last = changed(
-            intent.attempts[-1],
-            {"end_time": self.at.now, "status_code": answer.status_code, "outcome": answer.outcome},
-        )
+        last = copied(intent.attempts[-1])
+        fill(last, {"end_time": self.at.now, "status_code": answer.status_code, "outcome": answer.outcome})
         attempts = (*intent.attempts[:-1], last)
         if answer.status_code == "OK" and answer.response is not None:
             return self.put(intent, attempts=attempts)
@@ -130,7 +135,9 @@ class Draft:
 
     def change(self, **changes: Unpack[SagaChanges]) -> None:
         """Change columns of the saga's row."""
-        self._saga = changed(self._saga, changes)
+        if self._saga is self._before:
+            self._saga = copied(self._before)
+        fill(self._saga, changes)
 
     def open_dead_letter(
         self, step: StepName | None, direction: Direction | None, reason: DeadLetterReason, error: str
@@ -160,20 +167,21 @@ class Draft:
 
     def finished(self, due_time: Instant | None) -> Decision:
         """The decision, with the saga's next due time."""
-        rows_changed = self._touched or self._letters or self._saga != self._before
+        rows_changed = self._changed or self._letters or self._saga != self._before
         if not rows_changed and due_time == self._before.due_time:
             return Decision(self._before, Records(), tuple(self._effects), changed=False)
-        ends_now = self._saga.state.ended and self._saga.ended_time is None
+        saga = copied(self._before) if self._saga is self._before else self._saga
         row = {
             "intents": self.intents,
             "dead_letters": self.dead_letters,
             "due_time": due_time,
             "updated_time": self.at.now,
-            "ended_time": self.at.now if ends_now else self._saga.ended_time,
         }
-        saga = changed(self._saga, row)
+        if saga.state.ended and saga.ended_time is None:
+            row["ended_time"] = self.at.now
+        fill(saga, row)
         records = Records(
-            intents=tuple(self._intents[key] for key in self._touched),
+            intents=tuple(self._changed.values()),
             dead_letters=tuple(self._letters),
             announced=tuple(self._intents[key] for key in self._announced),
         )

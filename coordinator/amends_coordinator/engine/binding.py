@@ -7,7 +7,6 @@ built is an event of its own (`BindingFailed`), decided at once and written toge
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from amends_coordinator.core.decide import decide
@@ -37,9 +36,8 @@ def decide_and_bind(saga: Saga, event: Event, definition: CompiledDefinition, *,
     while (intent := _next_new_intent(decision, seen)) is not None:
         seen.add(intent.key)
         decision = _bind(decision, intent, event.at, definition, payload_limit_bytes)
-    if decision.saga.state is SagaState.COMMITTED and decision.changed:
-        output = definition.output(decision.saga)
-        return replace(decision, saga=replace(decision.saga, output=output))
+    if decision.changed and decision.saga.state is SagaState.COMMITTED:
+        decision.fill_output(definition.output(decision.saga))
     return decision
 
 
@@ -61,4 +59,5 @@ def _bind(
     except BindingError as error:
         failed = BindingFailed(at, intent.step, intent.direction, str(error))
         return decision.followed_by(decide(decision.saga, failed), instead_of=intent)
-    return decision.with_request(intent, request)
+    decision.fill_request(intent, request)
+    return decision

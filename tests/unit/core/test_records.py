@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from amends_coordinator.core.decide import decide
@@ -126,9 +128,19 @@ def test_binding_fails_only_where_the_first_attempt_begins() -> None:
 def test_request_is_filled_in_everywhere() -> None:
     """S1: the row that is written and the saga that is kept carry the same bytes."""
     decision = decide(saga_of(step("reserve")), Started(at(0)))
-    bound = decision.with_request(decision.records.announced[0], b"request")
-    assert bound.saga.intents == bound.records.intents == bound.records.announced
-    assert bound.saga.intents[0].request == b"request"
+    decision.fill_request(decision.records.announced[0], b"request")
+    assert decision.saga.intents == decision.records.intents == decision.records.announced
+    assert decision.saga.intents[0].request == b"request"
+
+
+def test_what_was_decided_before_is_never_filled_in() -> None:
+    """S11: rows that are durable stay as they are; a decision changes copies of its own."""
+    before = started(saga_of(step("reserve"), step("pay")))
+    kept = replace(before, intents=tuple(replace(intent) for intent in before.intents))
+    decision = decide(before, AttemptEnded(at(1), RESERVE, Direction.ACTION, 1, answer("OK")))
+    decision.fill_request(decision.records.announced[0], b"request")
+    assert decision.saga != kept
+    assert before == kept
 
 
 def test_decision_whose_call_cannot_be_made_becomes_one_with_the_next() -> None:
