@@ -1,17 +1,23 @@
-"""Turns the effect "call this step" into the request that a participant gets, with everything its metadata says."""
+"""Turns the effect "call this step" into the request that a participant gets, with everything its metadata says.
+
+An attempt begins when its intent is durable, not when it was decided: what the ledger took is neither part of its
+timeout nor charged to its budget.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from amends_coordinator.core.effects import DIRECTION_OF, Call
+from amends_coordinator.core.effects import DIRECTION_OF, Call, CallAction, CallCompensation, CallLookup
 from amends_coordinator.core.ids import Instant
 from amends_coordinator.core.saga import idempotency_key
 from amends_coordinator.core.states import Direction
 from amends_coordinator.ports.participants import CallRequest
 
 if TYPE_CHECKING:
+    from amends_coordinator.core.decision import Decision
     from amends_coordinator.core.saga import Intent, Saga
     from amends_coordinator.definitions.compiled import CompiledDefinition
 
@@ -44,9 +50,27 @@ def call_request(saga: Saga, effect: Call, definition: CompiledDefinition, *, no
     )
 
 
+def begun_later(decision: Decision, waited_us: int) -> Decision:
+    """A decision that an outage of the ledger held up: the attempts that it announced begin only now."""
+    announced = {intent.key for intent in decision.records.announced}
+    intents = tuple(_later(i, waited_us) if i.key in announced else i for i in decision.saga.intents)
+    effects = tuple(
+        replace(effect, deadline_time=Instant(effect.deadline_time + waited_us))
+        if isinstance(effect, CallAction | CallCompensation | CallLookup)
+        else effect
+        for effect in decision.effects
+    )
+    return replace(decision, saga=replace(decision.saga, intents=intents), effects=effects)
+
+
+def _later(intent: Intent, waited_us: int) -> Intent:
+    *before, last = intent.attempts
+    return replace(intent, attempts=(*before, replace(last, start_time=Instant(last.start_time + waited_us))))
+
+
 def _deadline(saga: Saga, effect: Call, intent: Intent, now: Instant) -> Instant:
-    """An attempt's time begins when it is durable: what a slow ledger took is given back, or a short timeout would be
-    over before anything was sent, again and again. The saga's own deadline does not move.
+    """What a slow ledger took is given back, or a short timeout would be over before anything was sent, again and
+    again. The saga's own deadline does not move.
     """
     deadline = Instant(effect.deadline_time + max(0, now - intent.attempt_start_time))
     if intent.direction is Direction.ACTION and not saga.point_of_no_return_passed:

@@ -26,7 +26,7 @@ from amends_coordinator.core.events import AttemptEnded, Event, Moment, Woken
 from amends_coordinator.core.ids import Instant
 from amends_coordinator.core.states import Outcome
 from amends_coordinator.engine.binding import decide_and_bind
-from amends_coordinator.engine.calling import call_request
+from amends_coordinator.engine.calling import begun_later, call_request
 from amends_coordinator.ports.ledger import LedgerUnavailableError, StoredSaga, SupersededError, Write
 
 if TYPE_CHECKING:
@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 
 LEDGER_PAUSE_S = 0.5
 """Pause before a write is sent again to a ledger that can't be reached. The saga holds still meanwhile."""
+
+
+OUTAGE_US = 250_000
+"""A write that took longer than this was held up: no attempt's budget is charged for it."""
 
 
 class SagaLostError(Exception):
@@ -147,11 +151,15 @@ class Driver:
             decision = decide_and_bind(self._saga, event, self._definition, payload_limit_bytes=limit)
             if not decision.changed:
                 return decision
+            asked_time = self._around.clock.now()
             try:
                 self._version = await self._append(decision)
             except SupersededError as superseded:
                 self._take_over(superseded.current)
                 continue
+            waited_us = self._around.clock.now() - asked_time
+            if waited_us > OUTAGE_US:
+                decision = begun_later(decision, waited_us)
             self._saga = decision.saga
             return decision
 

@@ -100,3 +100,16 @@ class Every:
             return False
         self.seen += 1
         return self.seen % self.number == 0
+
+
+@dataclass(slots=True)
+class Once:
+    """True for the first call of one name."""
+
+    name: str
+    seen: int = 0
+
+    def __call__(self, name: str) -> bool:
+        """Count, and say whether it is the turn."""
+        self.seen += name == self.name
+        return name == self.name and self.seen == 1

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from amends import Retry
 from amends_coordinator.core.ids import NodeId, SagaId
 from amends_coordinator.core.states import Outcome, SagaState
 from amends_coordinator.ledger.memory import MemoryLedger
@@ -17,7 +18,7 @@ from amends_coordinator.ports.driving import StartRequest
 from amends_coordinator.ports.ledger import LedgerUnavailableError, NodeFencedError
 from amends_coordinator.system import SystemClock
 from tests.scenarios.sagas import steps
-from tests.unit.engine.ledgers import Every, LyingLedger, Plan, SlowLedger
+from tests.unit.engine.ledgers import Every, LyingLedger, Once, Plan, SlowLedger
 from tests.unit.engine.rig import LOST, NODE, NOT_SENT, REFUSED, Rig, rig, stored, succeed
 from tests.waiting import eventually, pause
 
@@ -170,6 +171,30 @@ async def test_an_outage_in_the_middle() -> None:
         stored = await stage.end("s")
         assert stored.saga.state is COMMITTED
         assert stage.participants.sides("s") == ["a/action#1", "b/action#1"]
+
+
+async def test_an_outage_is_not_charged_to_a_calls_budget() -> None:
+    """S12: the ledger was away for longer than the budget while a call was announced; the call is repeated all the
+    same, and the saga isn't rolled back.
+    """
+    retry = Retry(
+        initial_delay=timedelta(milliseconds=10),
+        maximum_delay=timedelta(milliseconds=10),
+        total_timeout=timedelta(milliseconds=300),
+    )
+
+    async def answer(request: CallRequest) -> Answer:
+        return LOST if (request.step, request.attempt) == ("b", 1) else await succeed(request)
+
+    async with rig(LyingLedger(Plan(after=Once("append"))), answer=answer) as stage:
+        request = StartRequest(saga_id=SagaId("s"), definition=stored(steps("a", "b", retry=retry)), input=b"")
+        await stage.ledger.put_definition(request.definition)
+        await stage.engine.start(request)
+        found = await stage.end("s")
+        assert found.saga.state is COMMITTED
+        assert stage.participants.sides("s") == ["a/action#1", "b/action#1", "b/action#2"]
+        first, second = found.saga.intents[1].attempts
+        assert first.start_time < second.start_time
 
 
 async def test_a_start_whose_answer_is_lost() -> None:
