@@ -72,6 +72,10 @@ class FaultList:
         """Note that something is wrong at this path."""
         self._faults[Fault(path, description)] = None
 
+    def at(self, *paths: str) -> bool:
+        """Whether something was noted at one of these paths."""
+        return any(fault.path in paths for fault in self._faults)
+
     def raise_if_any(self) -> None:
         """End the checks.
 

@@ -30,6 +30,7 @@ from amends_coordinator.definitions.templates import (
     sort_bindings,
     tidy,
 )
+from amends_coordinator.definitions.unfilled import check_filled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -162,10 +163,10 @@ class _Resolution:
         asked_for = ("step_request", step.name, own.request)
         answered = ("step_response", step.name, own.response)
         if step.HasField("compensation"):
-            self._resolve(step.compensation, step, earlier, (answered, asked_for), f"{path}.compensation.request")
+            self._resolve(step.compensation, step, earlier, (answered, asked_for), f"{path}.compensation")
         if step.HasField("lookup"):
             # A lookup is asked while there is no response, so only the request can tell it what to look for.
-            self._resolve(step.lookup, step, earlier, (asked_for,), f"{path}.lookup.request")
+            self._resolve(step.lookup, step, earlier, (asked_for,), f"{path}.lookup")
 
     def _resolve(
         self,
@@ -176,9 +177,14 @@ class _Resolution:
         path: str,
     ) -> None:
         target, known = self._calls.request_type(call.method), len(self._faults)
-        self._check(call, earlier | {step.name}, path)
+        place = f"{path}.request"
+        self._check(call, earlier | {step.name}, place)
         if target is not None and len(self._faults) == known:
-            resolve_by_name(call.request, target, sources, path, self._faults)
+            has_template = call.request.ByteSize() > 0
+            resolve_by_name(call.request, target, sources, place, self._faults)
+            # Not where the action or the call itself is at fault: that says enough.
+            if all(message is not None for _, _, message in sources) and not self._faults.at(path, f"{path}.method"):
+                check_filled(call, target, has_template=has_template, path=place, faults=self._faults)
         tidy(call)
 
     def _check(self, call: pb.Call, readable: frozenset[str], path: str) -> None:

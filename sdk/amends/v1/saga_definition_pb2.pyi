@@ -269,9 +269,13 @@ class Call(_message.Message):
     """
     @_builtins.property
     def request(self) -> Global___MessageTemplate:
-        """How the request is built. Unset: an empty request. Fields of a compensation that it doesn't name are resolved at
-        registration from the field of the same name and type in the action's response, else in the action's request; those
-        of a lookup from the action's request alone, because it is asked while the response is missing.
+        """How the request is built. Unset on an action: an empty request. Fields of a compensation that it doesn't name are
+        resolved at registration from the field of the same name and type in the action's response, else in the action's
+        request; those of a lookup from the action's request alone, because it is asked while the response is missing.
+        Registration refuses a compensation or lookup that would be called with an empty id, because it would find nothing:
+        if this is unset, every field has to be filled (of a oneof, one member); if it is set, at least one. A field that is
+        to stay empty is bound to `default_value`. Exempt are a request type without fields and a compensation that is
+        `by_key`.
         """
 
     @_builtins.property

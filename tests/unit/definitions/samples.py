@@ -103,6 +103,15 @@ def compiled(text: str = TRIP) -> CompiledDefinition:
     return compile_definition(stored(registered(definition(text))))
 
 
+def bindings(call: pb.Call) -> dict[str, str]:
+    """What each field of a request is bound to: "source step path"."""
+    found: dict[str, str] = {}
+    for each in call.request.bindings:
+        place = each.step_response if each.HasField("step_response") else each.step_request
+        found[each.target] = f"{each.WhichOneof('source')} {place.step} {place.path}".strip()
+    return found
+
+
 def intent(step: str, request: bytes, response: bytes | None) -> Intent:
     """A step's action that was called; with a response if it answered."""
     return Intent(

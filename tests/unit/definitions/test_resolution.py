@@ -14,6 +14,7 @@ from tests.unit.definitions.samples import (
     PACKAGE,
     SERVICE,
     TRIP,
+    bindings,
     compiled,
     definition,
     registered,
@@ -25,15 +26,6 @@ QUICK = RetryPlan(
 PATIENT = RetryPlan(
     initial_delay_us=1_000_000, maximum_delay_us=60_000_000, total_timeout_us=3_600_000_000, maximum_refusals=10
 )
-
-
-def bindings(call: pb.Call) -> dict[str, str]:
-    """What each field of a request is bound to: "source step path"."""
-    found: dict[str, str] = {}
-    for each in call.request.bindings:
-        place = each.step_response if each.HasField("step_response") else each.step_request
-        found[each.target] = f"{each.WhichOneof('source')} {place.step} {place.path}".strip()
-    return found
 
 
 def test_defaults_by_kind_and_direction() -> None:
@@ -76,6 +68,7 @@ def test_requests_are_resolved_by_name() -> None:
         "booking_id": "step_response book booking_id",
         "nights": "step_request book nights",
         "guest": "step_response book guest",
+        "reason": "step_request book reason",
         "card": "step_request book card",
         "invoice": "step_request book invoice",
     }

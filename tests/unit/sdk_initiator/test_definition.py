@@ -116,7 +116,8 @@ def test_an_explicit_empty_field_of_a_compensation_is_not_resolved_by_name() -> 
     """A compensation's request is resolved at registration, but never against what its author said."""
     named, emptied = new_saga(), new_saga()
     for saga, call in ((named, CancelBooking(reason="x")), (emptied, CancelBooking(reason="x", booking_id=""))):
-        saga.step("book", Book(destination="Oslo")).compensated_by(call)
+        book = saga.step("book", Book(destination="Oslo")).compensated_by(call)
+        book.looked_up_by(FindBooking(action_key=saga.action_key))
         quote = saga.pivot("quote", Quote(destination="Oslo"))
         saga.output(TripPlanned)(ticket_id=quote.request.destination)
     filled = resolve(named.definition()).steps[0].compensation.request.bindings

@@ -27,7 +27,7 @@ from definitions_test.v1 import money_pb2 as definitions__test_dot_v1_dot_money_
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!definitions_test/v1/lodging.proto\x12\x13\x64\x65\x66initions_test.v1\x1a\x1b\x61mends/v1/annotations.proto\x1a\x1f\x64\x65\x66initions_test/v1/money.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb1\x04\n\x04Trip\x12\r\n\x05guest\x18\x01 \x01(\t\x12\x0e\n\x06nights\x18\x02 \x01(\x05\x12)\n\x05price\x18\x03 \x01(\x0b\x32\x1a.definitions_test.v1.Money\x12\x0e\n\x06wishes\x18\x04 \x03(\t\x12\x35\n\x06scores\x18\x05 \x03(\x0b\x32%.definitions_test.v1.Trip.ScoresEntry\x12\r\n\x05photo\x18\x06 \x01(\x0c\x12\x12\n\x05\x66loor\x18\x07 \x01(\x05H\x01\x88\x01\x01\x12\x0e\n\x04\x63\x61rd\x18\x08 \x01(\tH\x00\x12\x11\n\x07invoice\x18\t \x01(\tH\x00\x12+\n\x06\x63olour\x18\n \x01(\x0e\x32\x1b.definitions_test.v1.Colour\x12.\n\nbegin_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x35\n\x06\x65xtras\x18\x0c \x03(\x0b\x32%.definitions_test.v1.Trip.ExtrasEntry\x12/\n\x0binstalments\x18\r \x03(\x0b\x32\x1a.definitions_test.v1.Money\x1a-\n\x0bScoresEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01\x1aI\n\x0b\x45xtrasEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12)\n\x05value\x18\x02 \x01(\x0b\x32\x1a.definitions_test.v1.Money:\x02\x38\x01\x42\t\n\x07paymentB\x08\n\x06_floor\"A\n\x06\x42ooked\x12\x12\n\nbooking_id\x18\x01 \x01(\t\x12\x12\n\nreceipt_id\x18\x02 \x01(\t\x12\x0f\n\x07saga_id\x18\x03 \x01(\t\"\xa3\x01\n\x0b\x42ookRequest\x12\r\n\x05guest\x18\x01 \x01(\t\x12\x0e\n\x06nights\x18\x02 \x01(\x03\x12)\n\x05price\x18\x03 \x01(\x0b\x32\x1a.definitions_test.v1.Money\x12\x0e\n\x04\x63\x61rd\x18\x04 \x01(\tH\x00\x12\x11\n\x07invoice\x18\x05 \x01(\tH\x00\x12\x12\n\x05\x66loor\x18\x06 \x01(\x05H\x01\x88\x01\x01\x42\t\n\x07paymentB\x08\n\x06_floor\"A\n\x0c\x42ookResponse\x12\x12\n\nbooking_id\x18\x01 \x01(\t\x12\x0e\n\x06nights\x18\x02 \x01(\x0c\x12\r\n\x05guest\x18\x03 \x01(\t\"\x80\x01\n\rCancelRequest\x12\x12\n\nbooking_id\x18\x01 \x01(\t\x12\x0e\n\x06nights\x18\x02 \x01(\x03\x12\r\n\x05guest\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x0e\n\x04\x63\x61rd\x18\x05 \x01(\tH\x00\x12\x11\n\x07invoice\x18\x06 \x01(\tH\x00\x42\t\n\x07payment\"\x10\n\x0e\x43\x61ncelResponse\"7\n\x12\x46indBookingRequest\x12\r\n\x05guest\x18\x01 \x01(\t\x12\x12\n\nbooking_id\x18\x02 \x01(\t\"2\n\nPayRequest\x12\x12\n\nbooking_id\x18\x01 \x01(\t\x12\x10\n\x08key_uuid\x18\x02 \x01(\t\"!\n\x0bPayResponse\x12\x12\n\nreceipt_id\x18\x01 \x01(\t\"\x8d\x05\n\x11\x45verythingRequest\x12\x0e\n\x06wishes\x18\x01 \x03(\t\x12\x42\n\x06scores\x18\x02 \x03(\x0b\x32\x32.definitions_test.v1.EverythingRequest.ScoresEntry\x12\x42\n\x06\x65xtras\x18\x03 \x03(\x0b\x32\x32.definitions_test.v1.EverythingRequest.ExtrasEntry\x12/\n\x0binstalments\x18\x04 \x03(\x0b\x32\x1a.definitions_test.v1.Money\x12\'\n\x04trip\x18\x05 \x01(\x0b\x32\x19.definitions_test.v1.Trip\x12+\n\x06\x63olour\x18\x06 \x01(\x0e\x32\x1b.definitions_test.v1.Colour\x12.\n\nbegin_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05photo\x18\x08 \x01(\x0c\x12\x0c\n\x04keys\x18\t \x03(\t\x12)\n\x05price\x18\n \x01(\x0b\x32\x1a.definitions_test.v1.Money\x12\x0f\n\x07saga_id\x18\x0b \x01(\t\x12\x0b\n\x03key\x18\x0c \x01(\t\x12\x12\n\naction_key\x18\r \x01(\t\x12\x17\n\x0f\x61\x63tion_key_uuid\x18\x0e \x01(\t\x12\x12\n\x05\x66loor\x18\x0f \x01(\x05H\x00\x88\x01\x01\x1a-\n\x0bScoresEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x1aI\n\x0b\x45xtrasEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12)\n\x05value\x18\x02 \x01(\x0b\x32\x1a.definitions_test.v1.Money:\x02\x38\x01\x42\x08\n\x06_floor\"\x14\n\x12\x45verythingResponse*0\n\x06\x43olour\x12\x16\n\x12\x43OLOUR_UNSPECIFIED\x10\x00\x12\x0e\n\nCOLOUR_RED\x10\x01\x32\x8a\x05\n\x0eLodgingService\x12l\n\x04\x42ook\x12 .definitions_test.v1.BookRequest\x1a!.definitions_test.v1.BookResponse\"\x1f\xca\xd4\x18\x1b\n\x06\x43\x61ncel\x12\x0b\x46indBooking\x1a\x02\x08\x02 \x03\x12[\n\x06\x43\x61ncel\x12\".definitions_test.v1.CancelRequest\x1a#.definitions_test.v1.CancelResponse\"\x08\xca\xd4\x18\x04\x1a\x02\x08\x03\x12Y\n\x0b\x46indBooking\x12\'.definitions_test.v1.FindBookingRequest\x1a!.definitions_test.v1.BookResponse\x12H\n\x03Pay\x12\x1f.definitions_test.v1.PayRequest\x1a .definitions_test.v1.PayResponse\x12Z\n\x06\x41stray\x12\x1f.definitions_test.v1.PayRequest\x1a .definitions_test.v1.PayResponse\"\r\xca\xd4\x18\t\n\x07Nowhere\x12M\n\x06\x46ollow\x12\x1f.definitions_test.v1.PayRequest\x1a .definitions_test.v1.PayResponse0\x01\x12]\n\nEverything\x12&.definitions_test.v1.EverythingRequest\x1a\'.definitions_test.v1.EverythingResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!definitions_test/v1/lodging.proto\x12\x13\x64\x65\x66initions_test.v1\x1a\x1b\x61mends/v1/annotations.proto\x1a\x1f\x64\x65\x66initions_test/v1/money.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb1\x04\n\x04Trip\x12\r\n\x05guest\x18\x01 \x01(\t\x12\x0e\n\x06nights\x18\x02 \x01(\x05\x12)\n\x05price\x18\x03 \x01(\x0b\x32\x1a.definitions_test.v1.Money\x12\x0e\n\x06wishes\x18\x04 \x03(\t\x12\x35\n\x06scores\x18\x05 \x03(\x0b\x32%.definitions_test.v1.Trip.ScoresEntry\x12\r\n\x05photo\x18\x06 \x01(\x0c\x12\x12\n\x05\x66loor\x18\x07 \x01(\x05H\x01\x88\x01\x01\x12\x0e\n\x04\x63\x61rd\x18\x08 \x01(\tH\x00\x12\x11\n\x07invoice\x18\t \x01(\tH\x00\x12+\n\x06\x63olour\x18\n \x01(\x0e\x32\x1b.definitions_test.v1.Colour\x12.\n\nbegin_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x35\n\x06\x65xtras\x18\x0c \x03(\x0b\x32%.definitions_test.v1.Trip.ExtrasEntry\x12/\n\x0binstalments\x18\r \x03(\x0b\x32\x1a.definitions_test.v1.Money\x1a-\n\x0bScoresEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01\x1aI\n\x0b\x45xtrasEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12)\n\x05value\x18\x02 \x01(\x0b\x32\x1a.definitions_test.v1.Money:\x02\x38\x01\x42\t\n\x07paymentB\x08\n\x06_floor\"A\n\x06\x42ooked\x12\x12\n\nbooking_id\x18\x01 \x01(\t\x12\x12\n\nreceipt_id\x18\x02 \x01(\t\x12\x0f\n\x07saga_id\x18\x03 \x01(\t\"\xb3\x01\n\x0b\x42ookRequest\x12\r\n\x05guest\x18\x01 \x01(\t\x12\x0e\n\x06nights\x18\x02 \x01(\x03\x12)\n\x05price\x18\x03 \x01(\x0b\x32\x1a.definitions_test.v1.Money\x12\x0e\n\x04\x63\x61rd\x18\x04 \x01(\tH\x00\x12\x11\n\x07invoice\x18\x05 \x01(\tH\x00\x12\x12\n\x05\x66loor\x18\x06 \x01(\x05H\x01\x88\x01\x01\x12\x0e\n\x06reason\x18\x07 \x01(\tB\t\n\x07paymentB\x08\n\x06_floor\"A\n\x0c\x42ookResponse\x12\x12\n\nbooking_id\x18\x01 \x01(\t\x12\x0e\n\x06nights\x18\x02 \x01(\x0c\x12\r\n\x05guest\x18\x03 \x01(\t\"\x80\x01\n\rCancelRequest\x12\x12\n\nbooking_id\x18\x01 \x01(\t\x12\x0e\n\x06nights\x18\x02 \x01(\x03\x12\r\n\x05guest\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x0e\n\x04\x63\x61rd\x18\x05 \x01(\tH\x00\x12\x11\n\x07invoice\x18\x06 \x01(\tH\x00\x42\t\n\x07payment\"\x10\n\x0e\x43\x61ncelResponse\"#\n\x12\x46indBookingRequest\x12\r\n\x05guest\x18\x01 \x01(\t\"\x95\x01\n\rVacateRequest\x12\r\n\x05place\x18\x01 \x01(\t\x12\x11\n\x04note\x18\x02 \x01(\tH\x02\x88\x01\x01\x12\x11\n\x07\x61\x63\x63ount\x18\x03 \x01(\tH\x00\x12\x11\n\x07voucher\x18\x04 \x01(\tH\x00\x12\x0e\n\x04\x63\x61rd\x18\x05 \x01(\tH\x01\x12\x0e\n\x04\x63\x61sh\x18\x06 \x01(\tH\x01\x42\x08\n\x06refundB\t\n\x07paymentB\x07\n\x05_note\"\x10\n\x0eVacateResponse\"\x0e\n\x0c\x43loseRequest\"\x0f\n\rCloseResponse\"%\n\x0f\x46indStayRequest\x12\x12\n\nbooking_id\x18\x01 \x01(\t\"2\n\nPayRequest\x12\x12\n\nbooking_id\x18\x01 \x01(\t\x12\x10\n\x08key_uuid\x18\x02 \x01(\t\"!\n\x0bPayResponse\x12\x12\n\nreceipt_id\x18\x01 \x01(\t\"\x8d\x05\n\x11\x45verythingRequest\x12\x0e\n\x06wishes\x18\x01 \x03(\t\x12\x42\n\x06scores\x18\x02 \x03(\x0b\x32\x32.definitions_test.v1.EverythingRequest.ScoresEntry\x12\x42\n\x06\x65xtras\x18\x03 \x03(\x0b\x32\x32.definitions_test.v1.EverythingRequest.ExtrasEntry\x12/\n\x0binstalments\x18\x04 \x03(\x0b\x32\x1a.definitions_test.v1.Money\x12\'\n\x04trip\x18\x05 \x01(\x0b\x32\x19.definitions_test.v1.Trip\x12+\n\x06\x63olour\x18\x06 \x01(\x0e\x32\x1b.definitions_test.v1.Colour\x12.\n\nbegin_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05photo\x18\x08 \x01(\x0c\x12\x0c\n\x04keys\x18\t \x03(\t\x12)\n\x05price\x18\n \x01(\x0b\x32\x1a.definitions_test.v1.Money\x12\x0f\n\x07saga_id\x18\x0b \x01(\t\x12\x0b\n\x03key\x18\x0c \x01(\t\x12\x12\n\naction_key\x18\r \x01(\t\x12\x17\n\x0f\x61\x63tion_key_uuid\x18\x0e \x01(\t\x12\x12\n\x05\x66loor\x18\x0f \x01(\x05H\x00\x88\x01\x01\x1a-\n\x0bScoresEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\x1aI\n\x0b\x45xtrasEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12)\n\x05value\x18\x02 \x01(\x0b\x32\x1a.definitions_test.v1.Money:\x02\x38\x01\x42\x08\n\x06_floor\"\x14\n\x12\x45verythingResponse*0\n\x06\x43olour\x12\x16\n\x12\x43OLOUR_UNSPECIFIED\x10\x00\x12\x0e\n\nCOLOUR_RED\x10\x01\x32\x82\x07\n\x0eLodgingService\x12l\n\x04\x42ook\x12 .definitions_test.v1.BookRequest\x1a!.definitions_test.v1.BookResponse\"\x1f\xca\xd4\x18\x1b\n\x06\x43\x61ncel\x12\x0b\x46indBooking\x1a\x02\x08\x02 \x03\x12[\n\x06\x43\x61ncel\x12\".definitions_test.v1.CancelRequest\x1a#.definitions_test.v1.CancelResponse\"\x08\xca\xd4\x18\x04\x1a\x02\x08\x03\x12Y\n\x0b\x46indBooking\x12\'.definitions_test.v1.FindBookingRequest\x1a!.definitions_test.v1.BookResponse\x12H\n\x03Pay\x12\x1f.definitions_test.v1.PayRequest\x1a .definitions_test.v1.PayResponse\x12Z\n\x06\x41stray\x12\x1f.definitions_test.v1.PayRequest\x1a .definitions_test.v1.PayResponse\"\r\xca\xd4\x18\t\n\x07Nowhere\x12M\n\x06\x46ollow\x12\x1f.definitions_test.v1.PayRequest\x1a .definitions_test.v1.PayResponse0\x01\x12Q\n\x06Vacate\x12\".definitions_test.v1.VacateRequest\x1a#.definitions_test.v1.VacateResponse\x12N\n\x05\x43lose\x12!.definitions_test.v1.CloseRequest\x1a\".definitions_test.v1.CloseResponse\x12S\n\x08\x46indStay\x12$.definitions_test.v1.FindStayRequest\x1a!.definitions_test.v1.BookResponse\x12]\n\nEverything\x12&.definitions_test.v1.EverythingRequest\x1a\'.definitions_test.v1.EverythingResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -48,8 +48,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LODGINGSERVICE'].methods_by_name['Cancel']._serialized_options = b'\312\324\030\004\032\002\010\003'
   _globals['_LODGINGSERVICE'].methods_by_name['Astray']._loaded_options = None
   _globals['_LODGINGSERVICE'].methods_by_name['Astray']._serialized_options = b'\312\324\030\t\n\007Nowhere'
-  _globals['_COLOUR']._serialized_start=1988
-  _globals['_COLOUR']._serialized_end=2036
+  _globals['_COLOUR']._serialized_start=2226
+  _globals['_COLOUR']._serialized_end=2274
   _globals['_TRIP']._serialized_start=154
   _globals['_TRIP']._serialized_end=715
   _globals['_TRIP_SCORESENTRY']._serialized_start=574
@@ -59,27 +59,37 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BOOKED']._serialized_start=717
   _globals['_BOOKED']._serialized_end=782
   _globals['_BOOKREQUEST']._serialized_start=785
-  _globals['_BOOKREQUEST']._serialized_end=948
-  _globals['_BOOKRESPONSE']._serialized_start=950
-  _globals['_BOOKRESPONSE']._serialized_end=1015
-  _globals['_CANCELREQUEST']._serialized_start=1018
-  _globals['_CANCELREQUEST']._serialized_end=1146
-  _globals['_CANCELRESPONSE']._serialized_start=1148
-  _globals['_CANCELRESPONSE']._serialized_end=1164
-  _globals['_FINDBOOKINGREQUEST']._serialized_start=1166
-  _globals['_FINDBOOKINGREQUEST']._serialized_end=1221
-  _globals['_PAYREQUEST']._serialized_start=1223
-  _globals['_PAYREQUEST']._serialized_end=1273
-  _globals['_PAYRESPONSE']._serialized_start=1275
-  _globals['_PAYRESPONSE']._serialized_end=1308
-  _globals['_EVERYTHINGREQUEST']._serialized_start=1311
-  _globals['_EVERYTHINGREQUEST']._serialized_end=1964
-  _globals['_EVERYTHINGREQUEST_SCORESENTRY']._serialized_start=1834
-  _globals['_EVERYTHINGREQUEST_SCORESENTRY']._serialized_end=1879
+  _globals['_BOOKREQUEST']._serialized_end=964
+  _globals['_BOOKRESPONSE']._serialized_start=966
+  _globals['_BOOKRESPONSE']._serialized_end=1031
+  _globals['_CANCELREQUEST']._serialized_start=1034
+  _globals['_CANCELREQUEST']._serialized_end=1162
+  _globals['_CANCELRESPONSE']._serialized_start=1164
+  _globals['_CANCELRESPONSE']._serialized_end=1180
+  _globals['_FINDBOOKINGREQUEST']._serialized_start=1182
+  _globals['_FINDBOOKINGREQUEST']._serialized_end=1217
+  _globals['_VACATEREQUEST']._serialized_start=1220
+  _globals['_VACATEREQUEST']._serialized_end=1369
+  _globals['_VACATERESPONSE']._serialized_start=1371
+  _globals['_VACATERESPONSE']._serialized_end=1387
+  _globals['_CLOSEREQUEST']._serialized_start=1389
+  _globals['_CLOSEREQUEST']._serialized_end=1403
+  _globals['_CLOSERESPONSE']._serialized_start=1405
+  _globals['_CLOSERESPONSE']._serialized_end=1420
+  _globals['_FINDSTAYREQUEST']._serialized_start=1422
+  _globals['_FINDSTAYREQUEST']._serialized_end=1459
+  _globals['_PAYREQUEST']._serialized_start=1461
+  _globals['_PAYREQUEST']._serialized_end=1511
+  _globals['_PAYRESPONSE']._serialized_start=1513
+  _globals['_PAYRESPONSE']._serialized_end=1546
+  _globals['_EVERYTHINGREQUEST']._serialized_start=1549
+  _globals['_EVERYTHINGREQUEST']._serialized_end=2202
+  _globals['_EVERYTHINGREQUEST_SCORESENTRY']._serialized_start=2072
+  _globals['_EVERYTHINGREQUEST_SCORESENTRY']._serialized_end=2117
   _globals['_EVERYTHINGREQUEST_EXTRASENTRY']._serialized_start=621
   _globals['_EVERYTHINGREQUEST_EXTRASENTRY']._serialized_end=694
-  _globals['_EVERYTHINGRESPONSE']._serialized_start=1966
-  _globals['_EVERYTHINGRESPONSE']._serialized_end=1986
-  _globals['_LODGINGSERVICE']._serialized_start=2039
-  _globals['_LODGINGSERVICE']._serialized_end=2689
+  _globals['_EVERYTHINGRESPONSE']._serialized_start=2204
+  _globals['_EVERYTHINGRESPONSE']._serialized_end=2224
+  _globals['_LODGINGSERVICE']._serialized_start=2277
+  _globals['_LODGINGSERVICE']._serialized_end=3175
 # @@protoc_insertion_point(module_scope)

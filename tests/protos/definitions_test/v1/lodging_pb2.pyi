@@ -213,6 +213,7 @@ class BookRequest(_message.Message):
     CARD_FIELD_NUMBER: _builtins.int
     INVOICE_FIELD_NUMBER: _builtins.int
     FLOOR_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     guest: _builtins.str
     """The guest."""
     nights: _builtins.int
@@ -223,6 +224,8 @@ class BookRequest(_message.Message):
     """By invoice."""
     floor: _builtins.int
     """Which floor; may be absent."""
+    reason: _builtins.str
+    """What to say if it is cancelled."""
     @_builtins.property
     def price(self) -> _money_pb2.Money:
         """The price."""
@@ -236,10 +239,11 @@ class BookRequest(_message.Message):
         card: _builtins.str = ...,
         invoice: _builtins.str = ...,
         floor: _builtins.int | None = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_floor", b"_floor", "card", b"card", "floor", b"floor", "invoice", b"invoice", "payment", b"payment", "price", b"price"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_floor", b"_floor", "card", b"card", "floor", b"floor", "guest", b"guest", "invoice", b"invoice", "nights", b"nights", "payment", b"payment", "price", b"price"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_floor", b"_floor", "card", b"card", "floor", b"floor", "guest", b"guest", "invoice", b"invoice", "nights", b"nights", "payment", b"payment", "price", b"price", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__floor: _TypeAlias = _typing.Literal["floor"]  # noqa: Y015
     _WhichOneofArgType__floor: _TypeAlias = _typing.Literal["_floor", b"_floor"]  # noqa: Y015
@@ -301,7 +305,7 @@ class CancelRequest(_message.Message):
     guest: _builtins.str
     """In both: from the response."""
     reason: _builtins.str
-    """In neither."""
+    """Only in the request."""
     card: _builtins.str
     """By card."""
     invoice: _builtins.str
@@ -350,24 +354,146 @@ class FindBookingRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     GUEST_FIELD_NUMBER: _builtins.int
-    BOOKING_ID_FIELD_NUMBER: _builtins.int
     guest: _builtins.str
     """In request and response: a lookup can only know the request's."""
+    def __init__(
+        self,
+        *,
+        guest: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["guest", b"guest"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FindBookingRequest: _TypeAlias = FindBookingRequest  # noqa: Y015
+
+@_typing.final
+class VacateRequest(_message.Message):
+    """Request of `Vacate`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLACE_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
+    ACCOUNT_FIELD_NUMBER: _builtins.int
+    VOUCHER_FIELD_NUMBER: _builtins.int
+    CARD_FIELD_NUMBER: _builtins.int
+    CASH_FIELD_NUMBER: _builtins.int
+    place: _builtins.str
+    """What the booking calls otherwise."""
+    note: _builtins.str
+    """In neither; may be absent."""
+    account: _builtins.str
+    """To an account."""
+    voucher: _builtins.str
+    """As a voucher."""
+    card: _builtins.str
+    """By card."""
+    cash: _builtins.str
+    """By cash, which a booking never is."""
+    def __init__(
+        self,
+        *,
+        place: _builtins.str = ...,
+        note: _builtins.str | None = ...,
+        account: _builtins.str = ...,
+        voucher: _builtins.str = ...,
+        card: _builtins.str = ...,
+        cash: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_note", b"_note", "account", b"account", "card", b"card", "cash", b"cash", "note", b"note", "payment", b"payment", "refund", b"refund", "voucher", b"voucher"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_note", b"_note", "account", b"account", "card", b"card", "cash", b"cash", "note", b"note", "payment", b"payment", "place", b"place", "refund", b"refund", "voucher", b"voucher"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__note: _TypeAlias = _typing.Literal["note"]  # noqa: Y015
+    _WhichOneofArgType__note: _TypeAlias = _typing.Literal["_note", b"_note"]  # noqa: Y015
+    _WhichOneofReturnType_payment: _TypeAlias = _typing.Literal["card", "cash"]  # noqa: Y015
+    _WhichOneofArgType_payment: _TypeAlias = _typing.Literal["payment", b"payment"]  # noqa: Y015
+    _WhichOneofReturnType_refund: _TypeAlias = _typing.Literal["account", "voucher"]  # noqa: Y015
+    _WhichOneofArgType_refund: _TypeAlias = _typing.Literal["refund", b"refund"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__note) -> _WhichOneofReturnType__note | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_payment) -> _WhichOneofReturnType_payment | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_refund) -> _WhichOneofReturnType_refund | None: ...
+
+Global___VacateRequest: _TypeAlias = VacateRequest  # noqa: Y015
+
+@_typing.final
+class VacateResponse(_message.Message):
+    """Response of `Vacate`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VacateResponse: _TypeAlias = VacateResponse  # noqa: Y015
+
+@_typing.final
+class CloseRequest(_message.Message):
+    """Request of `Close`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CloseRequest: _TypeAlias = CloseRequest  # noqa: Y015
+
+@_typing.final
+class CloseResponse(_message.Message):
+    """Response of `Close`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CloseResponse: _TypeAlias = CloseResponse  # noqa: Y015
+
+@_typing.final
+class FindStayRequest(_message.Message):
+    """Request of `FindStay`."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BOOKING_ID_FIELD_NUMBER: _builtins.int
     booking_id: _builtins.str
     """Only in the response, which a lookup doesn't have."""
     def __init__(
         self,
         *,
-        guest: _builtins.str = ...,
         booking_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["booking_id", b"booking_id", "guest", b"guest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["booking_id", b"booking_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___FindBookingRequest: _TypeAlias = FindBookingRequest  # noqa: Y015
+Global___FindStayRequest: _TypeAlias = FindStayRequest  # noqa: Y015
 
 @_typing.final
 class PayRequest(_message.Message):

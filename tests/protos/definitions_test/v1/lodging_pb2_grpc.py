@@ -65,6 +65,21 @@ class LodgingServiceStub(object):
                 request_serializer=definitions__test_dot_v1_dot_lodging__pb2.PayRequest.SerializeToString,
                 response_deserializer=definitions__test_dot_v1_dot_lodging__pb2.PayResponse.FromString,
                 _registered_method=True)
+        self.Vacate = channel.unary_unary(
+                '/definitions_test.v1.LodgingService/Vacate',
+                request_serializer=definitions__test_dot_v1_dot_lodging__pb2.VacateRequest.SerializeToString,
+                response_deserializer=definitions__test_dot_v1_dot_lodging__pb2.VacateResponse.FromString,
+                _registered_method=True)
+        self.Close = channel.unary_unary(
+                '/definitions_test.v1.LodgingService/Close',
+                request_serializer=definitions__test_dot_v1_dot_lodging__pb2.CloseRequest.SerializeToString,
+                response_deserializer=definitions__test_dot_v1_dot_lodging__pb2.CloseResponse.FromString,
+                _registered_method=True)
+        self.FindStay = channel.unary_unary(
+                '/definitions_test.v1.LodgingService/FindStay',
+                request_serializer=definitions__test_dot_v1_dot_lodging__pb2.FindStayRequest.SerializeToString,
+                response_deserializer=definitions__test_dot_v1_dot_lodging__pb2.BookResponse.FromString,
+                _registered_method=True)
         self.Everything = channel.unary_unary(
                 '/definitions_test.v1.LodgingService/Everything',
                 request_serializer=definitions__test_dot_v1_dot_lodging__pb2.EverythingRequest.SerializeToString,
@@ -118,6 +133,27 @@ class LodgingServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Vacate(self, request, context):
+        """Undoes a booking, with names that have drifted from it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Close(self, request, context):
+        """Undoes whatever there is; asks for nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FindStay(self, request, context):
+        """Finds a booking by what only its response has.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Everything(self, request, context):
         """Has fields of every form.
         """
@@ -157,6 +193,21 @@ def add_LodgingServiceServicer_to_server(servicer, server):
                     servicer.Follow,
                     request_deserializer=definitions__test_dot_v1_dot_lodging__pb2.PayRequest.FromString,
                     response_serializer=definitions__test_dot_v1_dot_lodging__pb2.PayResponse.SerializeToString,
+            ),
+            'Vacate': grpc.unary_unary_rpc_method_handler(
+                    servicer.Vacate,
+                    request_deserializer=definitions__test_dot_v1_dot_lodging__pb2.VacateRequest.FromString,
+                    response_serializer=definitions__test_dot_v1_dot_lodging__pb2.VacateResponse.SerializeToString,
+            ),
+            'Close': grpc.unary_unary_rpc_method_handler(
+                    servicer.Close,
+                    request_deserializer=definitions__test_dot_v1_dot_lodging__pb2.CloseRequest.FromString,
+                    response_serializer=definitions__test_dot_v1_dot_lodging__pb2.CloseResponse.SerializeToString,
+            ),
+            'FindStay': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindStay,
+                    request_deserializer=definitions__test_dot_v1_dot_lodging__pb2.FindStayRequest.FromString,
+                    response_serializer=definitions__test_dot_v1_dot_lodging__pb2.BookResponse.SerializeToString,
             ),
             'Everything': grpc.unary_unary_rpc_method_handler(
                     servicer.Everything,
@@ -327,6 +378,87 @@ class LodgingService(object):
             '/definitions_test.v1.LodgingService/Follow',
             definitions__test_dot_v1_dot_lodging__pb2.PayRequest.SerializeToString,
             definitions__test_dot_v1_dot_lodging__pb2.PayResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Vacate(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/definitions_test.v1.LodgingService/Vacate',
+            definitions__test_dot_v1_dot_lodging__pb2.VacateRequest.SerializeToString,
+            definitions__test_dot_v1_dot_lodging__pb2.VacateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Close(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/definitions_test.v1.LodgingService/Close',
+            definitions__test_dot_v1_dot_lodging__pb2.CloseRequest.SerializeToString,
+            definitions__test_dot_v1_dot_lodging__pb2.CloseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindStay(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/definitions_test.v1.LodgingService/FindStay',
+            definitions__test_dot_v1_dot_lodging__pb2.FindStayRequest.SerializeToString,
+            definitions__test_dot_v1_dot_lodging__pb2.BookResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -28,6 +28,12 @@ class LodgingServiceStub:
     """Names an annotation that leads nowhere."""
     Follow: _aio.UnaryStreamMultiCallable[_lodging_pb2.PayRequest, _lodging_pb2.PayResponse]
     """Streams."""
+    Vacate: _aio.UnaryUnaryMultiCallable[_lodging_pb2.VacateRequest, _lodging_pb2.VacateResponse]
+    """Undoes a booking, with names that have drifted from it."""
+    Close: _aio.UnaryUnaryMultiCallable[_lodging_pb2.CloseRequest, _lodging_pb2.CloseResponse]
+    """Undoes whatever there is; asks for nothing."""
+    FindStay: _aio.UnaryUnaryMultiCallable[_lodging_pb2.FindStayRequest, _lodging_pb2.BookResponse]
+    """Finds a booking by what only its response has."""
     Everything: _aio.UnaryUnaryMultiCallable[_lodging_pb2.EverythingRequest, _lodging_pb2.EverythingResponse]
     """Has fields of every form."""
 
@@ -81,6 +87,30 @@ class LodgingServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_lodging_pb2.PayRequest, _abc.AsyncIterator[_lodging_pb2.PayResponse]],
     ) -> _abc.AsyncIterator[_lodging_pb2.PayResponse]:
         """Streams."""
+
+    @_abc_1.abstractmethod
+    def Vacate(
+        self,
+        request: _lodging_pb2.VacateRequest,
+        context: _aio.ServicerContext[_lodging_pb2.VacateRequest, _abc.Awaitable[_lodging_pb2.VacateResponse]],
+    ) -> _abc.Awaitable[_lodging_pb2.VacateResponse]:
+        """Undoes a booking, with names that have drifted from it."""
+
+    @_abc_1.abstractmethod
+    def Close(
+        self,
+        request: _lodging_pb2.CloseRequest,
+        context: _aio.ServicerContext[_lodging_pb2.CloseRequest, _abc.Awaitable[_lodging_pb2.CloseResponse]],
+    ) -> _abc.Awaitable[_lodging_pb2.CloseResponse]:
+        """Undoes whatever there is; asks for nothing."""
+
+    @_abc_1.abstractmethod
+    def FindStay(
+        self,
+        request: _lodging_pb2.FindStayRequest,
+        context: _aio.ServicerContext[_lodging_pb2.FindStayRequest, _abc.Awaitable[_lodging_pb2.BookResponse]],
+    ) -> _abc.Awaitable[_lodging_pb2.BookResponse]:
+        """Finds a booking by what only its response has."""
 
     @_abc_1.abstractmethod
     def Everything(
