@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.benchmarks.bench import measure, report
 
 MAGNITUDE = 0.05
-"""A saga that cost twenty times its calls would be a fault on any machine; the real figures are those of `make bench`."""
+"""A saga that cost twenty times its calls would be a fault on any machine; real figures come from `make bench`."""
 
 
 async def test_bench_measures_sagas_against_bare_calls() -> None:
