@@ -58,8 +58,8 @@ def test_the_fault_says_what_to_do() -> None:
     assert "compensated_by(Vacate(account=...))" in refund
     assert stay == (
         "nothing fills booking_id: the action's request doesn't have a field of that name and type; "
-        "bind it (looked_up_by(FindStay(booking_id=...))), often to saga.action_key, rename it, or leave it empty on purpose "
-        "(`default_value`; in Python FindStay(booking_id=None))"
+        "bind it (looked_up_by(FindStay(booking_id=...))), often to saga.action_key, rename it, or leave it empty on "
+        "purpose (`default_value`; in Python FindStay(booking_id=None))"
     )
 
 

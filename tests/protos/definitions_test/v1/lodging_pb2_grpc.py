@@ -57,12 +57,12 @@ class LodgingServiceStub(object):
                 _registered_method=True)
         self.Astray = channel.unary_unary(
                 '/definitions_test.v1.LodgingService/Astray',
-                request_serializer=definitions__test_dot_v1_dot_lodging__pb2.PayRequest.SerializeToString,
+                request_serializer=definitions__test_dot_v1_dot_lodging__pb2.AstrayRequest.SerializeToString,
                 response_deserializer=definitions__test_dot_v1_dot_lodging__pb2.PayResponse.FromString,
                 _registered_method=True)
         self.Follow = channel.unary_stream(
                 '/definitions_test.v1.LodgingService/Follow',
-                request_serializer=definitions__test_dot_v1_dot_lodging__pb2.PayRequest.SerializeToString,
+                request_serializer=definitions__test_dot_v1_dot_lodging__pb2.FollowRequest.SerializeToString,
                 response_deserializer=definitions__test_dot_v1_dot_lodging__pb2.PayResponse.FromString,
                 _registered_method=True)
         self.Vacate = channel.unary_unary(
@@ -186,12 +186,12 @@ def add_LodgingServiceServicer_to_server(servicer, server):
             ),
             'Astray': grpc.unary_unary_rpc_method_handler(
                     servicer.Astray,
-                    request_deserializer=definitions__test_dot_v1_dot_lodging__pb2.PayRequest.FromString,
+                    request_deserializer=definitions__test_dot_v1_dot_lodging__pb2.AstrayRequest.FromString,
                     response_serializer=definitions__test_dot_v1_dot_lodging__pb2.PayResponse.SerializeToString,
             ),
             'Follow': grpc.unary_stream_rpc_method_handler(
                     servicer.Follow,
-                    request_deserializer=definitions__test_dot_v1_dot_lodging__pb2.PayRequest.FromString,
+                    request_deserializer=definitions__test_dot_v1_dot_lodging__pb2.FollowRequest.FromString,
                     response_serializer=definitions__test_dot_v1_dot_lodging__pb2.PayResponse.SerializeToString,
             ),
             'Vacate': grpc.unary_unary_rpc_method_handler(
@@ -349,7 +349,7 @@ class LodgingService(object):
             request,
             target,
             '/definitions_test.v1.LodgingService/Astray',
-            definitions__test_dot_v1_dot_lodging__pb2.PayRequest.SerializeToString,
+            definitions__test_dot_v1_dot_lodging__pb2.AstrayRequest.SerializeToString,
             definitions__test_dot_v1_dot_lodging__pb2.PayResponse.FromString,
             options,
             channel_credentials,
@@ -376,7 +376,7 @@ class LodgingService(object):
             request,
             target,
             '/definitions_test.v1.LodgingService/Follow',
-            definitions__test_dot_v1_dot_lodging__pb2.PayRequest.SerializeToString,
+            definitions__test_dot_v1_dot_lodging__pb2.FollowRequest.SerializeToString,
             definitions__test_dot_v1_dot_lodging__pb2.PayResponse.FromString,
             options,
             channel_credentials,

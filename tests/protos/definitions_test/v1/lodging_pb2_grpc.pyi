@@ -24,9 +24,9 @@ class LodgingServiceStub:
     """Finds a booking by its key."""
     Pay: _aio.UnaryUnaryMultiCallable[_lodging_pb2.PayRequest, _lodging_pb2.PayResponse]
     """Pays; nothing undoes it."""
-    Astray: _aio.UnaryUnaryMultiCallable[_lodging_pb2.PayRequest, _lodging_pb2.PayResponse]
+    Astray: _aio.UnaryUnaryMultiCallable[_lodging_pb2.AstrayRequest, _lodging_pb2.PayResponse]
     """Names an annotation that leads nowhere."""
-    Follow: _aio.UnaryStreamMultiCallable[_lodging_pb2.PayRequest, _lodging_pb2.PayResponse]
+    Follow: _aio.UnaryStreamMultiCallable[_lodging_pb2.FollowRequest, _lodging_pb2.PayResponse]
     """Streams."""
     Vacate: _aio.UnaryUnaryMultiCallable[_lodging_pb2.VacateRequest, _lodging_pb2.VacateResponse]
     """Undoes a booking, with names that have drifted from it."""
@@ -75,16 +75,16 @@ class LodgingServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def Astray(
         self,
-        request: _lodging_pb2.PayRequest,
-        context: _aio.ServicerContext[_lodging_pb2.PayRequest, _abc.Awaitable[_lodging_pb2.PayResponse]],
+        request: _lodging_pb2.AstrayRequest,
+        context: _aio.ServicerContext[_lodging_pb2.AstrayRequest, _abc.Awaitable[_lodging_pb2.PayResponse]],
     ) -> _abc.Awaitable[_lodging_pb2.PayResponse]:
         """Names an annotation that leads nowhere."""
 
     @_abc_1.abstractmethod
     def Follow(
         self,
-        request: _lodging_pb2.PayRequest,
-        context: _aio.ServicerContext[_lodging_pb2.PayRequest, _abc.AsyncIterator[_lodging_pb2.PayResponse]],
+        request: _lodging_pb2.FollowRequest,
+        context: _aio.ServicerContext[_lodging_pb2.FollowRequest, _abc.AsyncIterator[_lodging_pb2.PayResponse]],
     ) -> _abc.AsyncIterator[_lodging_pb2.PayResponse]:
         """Streams."""
 
