@@ -6,6 +6,7 @@ them, and SQLite, where one writer has the whole file, compiles them to nothing.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -49,6 +50,10 @@ class SqlDialect(Protocol):
 
     def exists(self) -> bool:
         """Whether there is a database to connect to (True where only connecting can tell)."""
+        ...
+
+    def obstacle(self) -> str | None:
+        """Why what is at the place can't be used as a database, where that can be seen without connecting."""
         ...
 
     def lock(self) -> Lock:
@@ -95,6 +100,10 @@ class SqlDialect(Protocol):
         """Why the database can't be used, in a few words without data or secrets."""
         ...
 
+    def is_foreign(self, error: DBAPIError) -> bool:
+        """Whether the error says that what is there is no (whole) database of this kind: trying again is useless."""
+        ...
+
 
 _SQLITE_REASONS = {
     "SQLITE_BUSY": "another process keeps writing to the file",
@@ -133,6 +142,14 @@ class SqliteDialect:
     def exists(self) -> bool:
         """Whether the file is there: connecting would make an empty one."""
         return self.path.exists()
+
+    def obstacle(self) -> str | None:
+        """See the protocol."""
+        if self.path.is_dir():
+            return "it is a directory, not a file"
+        if self.path.exists() and not os.access(self.path, os.R_OK | os.W_OK):
+            return "this process may not read and write the file"
+        return None
 
     def lock(self) -> Lock:
         """A lock on a file beside the database."""
@@ -190,6 +207,11 @@ class SqliteDialect:
         name = getattr(error.orig, "sqlite_errorname", "") or ""
         known = next((reason for start, reason in _SQLITE_REASONS.items() if name.startswith(start)), None)
         return known or f"SQLite says: {error.orig}"
+
+    def is_foreign(self, error: DBAPIError) -> bool:
+        """See the protocol."""
+        name = getattr(error.orig, "sqlite_errorname", "") or ""
+        return name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT"))
 
     def _prepare_writer(self, connection: sqlite3.Connection, record: object) -> None:
         self._prepare(connection)

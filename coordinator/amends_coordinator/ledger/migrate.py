@@ -11,10 +11,10 @@ from alembic.util import CommandError
 from sqlalchemy import inspect, text
 from sqlalchemy.exc import DBAPIError
 
-from amends_coordinator.ledger.connection import WriteConnection, unavailable
+from amends_coordinator.ledger.connection import WriteConnection
 from amends_coordinator.ledger.factory import MEMORY_URL, sqlite_url
 from amends_coordinator.ledger.schema import REVISION
-from amends_coordinator.ports.ledger import LedgerSchemaError
+from amends_coordinator.ports.ledger import LedgerError, LedgerSchemaError, LedgerUnavailableError
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -29,7 +29,7 @@ def upgrade(url: str) -> None:
 
     Raises:
         LedgerLockedError: a process uses the ledger.
-        LedgerSchemaError: the schema is newer than this release.
+        LedgerSchemaError: the schema is newer than this release, or what is there is no database.
         LedgerUnavailableError: the database can't be made or reached.
     """
     if url == MEMORY_URL:
@@ -41,6 +41,7 @@ def upgrade(url: str) -> None:
 
 def upgrade_database(dialect: SqlDialect) -> None:
     """The same, for a database that is known already."""
+    _refuse_obstacle(dialect)
     lock = dialect.lock()
     lock.acquire()
     connection = WriteConnection(dialect)
@@ -50,6 +51,10 @@ def upgrade_database(dialect: SqlDialect) -> None:
         raise LedgerSchemaError(
             f"the schema of the ledger at {dialect.place} is unknown to this release ({error}): run a newer one"
         ) from error
+    except LedgerUnavailableError as error:
+        if isinstance(error.__cause__, DBAPIError):
+            raise _can_not_begin(dialect, error.__cause__) from error
+        raise
     finally:
         connection.close()
         lock.release()
@@ -65,7 +70,8 @@ def configuration() -> Config:
 
 
 def require_database(dialect: SqlDialect) -> None:
-    """Raise LedgerSchemaError where there is no database at all."""
+    """Raise LedgerSchemaError where there is no database at all, or what can be none."""
+    _refuse_obstacle(dialect)
     if not dialect.exists():
         raise LedgerSchemaError(f"there is no ledger at {dialect.place}: run `amends migrate` to make one")
 
@@ -74,7 +80,7 @@ def check_schema(dialect: SqlDialect) -> None:
     """See that the schema is the one that this release knows.
 
     Raises:
-        LedgerSchemaError: it is missing or another one.
+        LedgerSchemaError: it is missing or another one, or what is there is no database.
         LedgerUnavailableError: the database can't be read.
     """
     engine = dialect.reader_engine(1)
@@ -82,7 +88,7 @@ def check_schema(dialect: SqlDialect) -> None:
         with engine.connect() as connection:
             found = _revision(connection)
     except DBAPIError as error:
-        raise unavailable(dialect, error) from error
+        raise _can_not_begin(dialect, error) from error
     finally:
         engine.dispose()
     if found is None:
@@ -94,6 +100,22 @@ def check_schema(dialect: SqlDialect) -> None:
             f"the ledger at {dialect.place} has schema {found}, but this release knows {REVISION}: "
             "run `amends migrate` if the release is newer, or run the release that made the schema"
         )
+
+
+def _refuse_obstacle(dialect: SqlDialect) -> None:
+    obstacle = dialect.obstacle()
+    if obstacle is not None:
+        raise LedgerSchemaError(
+            f"the ledger at {dialect.place} can't be used: {obstacle}; correct that, or name another file"
+        )
+
+
+def _can_not_begin(dialect: SqlDialect, error: DBAPIError) -> LedgerError:
+    """Nothing runs yet that could try again by itself, so what is said differs from what a running ledger says."""
+    why = f"the ledger at {dialect.place} can't be used: {dialect.explain(error)}"
+    if dialect.is_foreign(error):
+        return LedgerSchemaError(f"{why}; name another file, or restore this one from a backup")
+    return LedgerUnavailableError(f"{why}; correct that and start again, or name another file")
 
 
 def _revision(connection: Connection) -> str | None:

@@ -133,12 +133,55 @@ async def test_an_unknown_schema_is_refused(tmp_path: Path) -> None:
         migrate.upgrade(f"sqlite:///{path}")
 
 
+async def refusal(path: Path) -> str:
+    """Why the ledger can't be opened, which is a `LedgerSchemaError`; migrating has to say the same."""
+    with pytest.raises(LedgerSchemaError) as opening:
+        await ledger_of(path).open(NODE, plans=plan_of)
+    with pytest.raises(LedgerSchemaError) as migrating:
+        migrate.upgrade(f"sqlite:///{path}")
+    assert str(opening.value) == str(migrating.value)
+    return str(opening.value)
+
+
 async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
-    """Garbage is said to be garbage."""
+    """Garbage is said to be garbage, with what to do; nobody promises to try again by himself."""
     path = tmp_path / "notes.txt"
     path.write_text("these are not the rows you are looking for\n" * 100)
-    with pytest.raises(LedgerUnavailableError, match="not a SQLite database"):
-        await ledger_of(path).open(NODE, plans=plan_of)
+    assert await refusal(path) == (
+        f"the ledger at {path} can't be used: the file is not a SQLite database; name another file, or restore this "
+        "one from a backup"
+    )
+
+
+async def test_a_directory_is_no_ledger(tmp_path: Path) -> None:
+    """A path that was cut off too early is said to be one; nothing is made beside it."""
+    path = tmp_path / "ledger"
+    path.mkdir()
+    assert await refusal(path) == (
+        f"the ledger at {path} can't be used: it is a directory, not a file; correct that, or name another file"
+    )
+    assert files_in(tmp_path) == ["ledger"]
+
+
+async def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger of another user is said to be out of reach, before anything of it is touched."""
+    path = make_file(tmp_path)
+    # Root may read every file, so the answer of the operating system is planted.
+    monkeypatch.setattr("os.access", lambda found, mode: False)
+    assert await refusal(path) == (
+        f"the ledger at {path} can't be used: this process may not read and write the file; "
+        "correct that, or name another file"
+    )
+    assert files_in(tmp_path) == [path.name]
+
+
+async def test_a_database_that_another_process_keeps(tmp_path: Path) -> None:
+    """What may pass is no schema's fault; at the start nobody tries again by himself, and nothing says so."""
+    path = tmp_path / "ledger.sqlite3"
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(LedgerUnavailableError, match="keeps writing to the file; correct that and start again"):
+            migrate.upgrade_database(SqliteDialect(make_url(f"sqlite:///{path}"), busy_timeout_ms=10))
 
 
 def test_a_folder_that_is_missing(tmp_path: Path) -> None:
