@@ -76,13 +76,18 @@ class RawSteps:
 
         return handle
 
-    async def _answer(self, seen: Seen, context: grpc.aio.ServicerContext[Any, Any]) -> bytes | None:
+    def reply_to(self, seen: Seen) -> Reply:
+        """What the plan says; all is well where it says nothing."""
         replies = self.plan.get(seen.side)
         if not replies:
-            return GOOD[seen.method]
+            return Reply()
         key = f"{seen.metadata['amends-saga-id']}/{seen.side}"
         reply = replies[min(self._counts[key], len(replies) - 1)]
         self._counts[key] += 1
+        return reply
+
+    async def _answer(self, seen: Seen, context: grpc.aio.ServicerContext[Any, Any]) -> bytes | None:
+        reply = self.reply_to(seen)
         with suppress(TimeoutError):
             if reply.delay_s:
                 await asyncio.wait_for(asyncio.Event().wait(), reply.delay_s)
@@ -100,6 +105,13 @@ async def raw_steps(plan: Mapping[str, list[Reply]] | None = None, *, port: int 
     It isn't announced yet.
     """
     steps = RawSteps(plan={_side(name): replies for name, replies in (plan or {}).items()})
+    async with served(steps, port=port):
+        yield steps
+
+
+@asynccontextmanager
+async def served(steps: RawSteps, *, port: int = 0) -> AsyncGenerator[None]:
+    """Let a raw participant listen at `steps.address`."""
     server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))
     handlers: dict[str, Any] = {
         method: grpc.unary_unary_rpc_method_handler(steps.handler(method)) for method in sorted(GOOD)
@@ -108,7 +120,7 @@ async def raw_steps(plan: Mapping[str, list[Reply]] | None = None, *, port: int 
     steps.address = f"127.0.0.1:{server.add_insecure_port(f'127.0.0.1:{port}')}"
     await server.start()
     try:
-        yield steps
+        yield
     finally:
         await server.stop(0)
 
