@@ -17,7 +17,7 @@ from amends_coordinator.core.forward import go_forward
 from amends_coordinator.core.ids import Instant
 from amends_coordinator.core.saga import Failure
 from amends_coordinator.core.settle import settle_action, settle_compensation, settle_lookup
-from amends_coordinator.core.states import DeadLetterReason, Direction, Outcome, SagaState
+from amends_coordinator.core.states import DeadLetterReason, Direction, IntentState, Outcome, SagaState
 from amends_coordinator.core.transitions import IllegalTransitionError, IntentMove
 
 if TYPE_CHECKING:
@@ -169,8 +169,11 @@ def _due_time(draft: Draft) -> Instant | None:
     saga = draft.saga
     if saga.state.ended or saga.state is SagaState.COMPENSATION_FAILED:
         return None
-    times = [intent.next_attempt_time for intent in draft.intents if intent.next_attempt_time is not None]
-    times += [_overdue_time(draft, intent) for intent in draft.intents if intent.in_flight]
+    times = [
+        _overdue_time(draft, intent) if intent.next_attempt_time is None else intent.next_attempt_time
+        for intent in draft.intents
+        if intent.state is IntentState.PENDING
+    ]
     if saga.state is SagaState.RUNNING and not _timeout_reported(draft):
         times.append(saga.deadline_time)
     return min(times, default=None)

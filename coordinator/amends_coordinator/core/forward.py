@@ -12,6 +12,7 @@ from amends_coordinator.core.transitions import SagaMove
 
 if TYPE_CHECKING:
     from amends_coordinator.core.draft import Draft
+    from amends_coordinator.core.ids import StepName
     from amends_coordinator.core.plan import StepPlan
 
 DONE = frozenset({IntentState.SUCCEEDED, IntentState.RESOLVED})
@@ -20,15 +21,21 @@ DONE = frozenset({IntentState.SUCCEEDED, IntentState.RESOLVED})
 def go_forward(draft: Draft) -> None:
     """Announce every step whose predecessors are done; commit if there is nothing left to do."""
     repeat_due_attempts(draft)
-    done = [step for step in draft.plan.steps if _is_done(draft, step)]
+    done: set[StepName] = set()
+    unannounced: list[StepPlan] = []
+    for step in draft.plan.steps:
+        action = draft.intent(step.name, Direction.ACTION)
+        if action is None:
+            unannounced.append(step)
+        elif action.state in DONE:
+            done.add(step.name)
     if len(done) == len(draft.plan.steps):
         draft.change(point_of_no_return_passed=True)
         draft.move_saga(SagaMove.EVERY_STEP_DONE)
         draft.effect(Finish(SagaState.COMMITTED))
         return
-    names = {step.name for step in done}
-    for step in draft.plan.steps:
-        if draft.intent(step.name, Direction.ACTION) is None and names.issuperset(step.after):
+    for step in unannounced:
+        if done.issuperset(step.after):
             _begin(draft, step)
 
 
@@ -57,11 +64,6 @@ def new_intent(draft: Draft, step: StepPlan, direction: Direction) -> Intent:
     now = draft.at.now
     method = step.call(direction).method
     return Intent(step=step.name, direction=direction, method=method, created_time=now, updated_time=now)
-
-
-def _is_done(draft: Draft, step: StepPlan) -> bool:
-    intent = draft.intent(step.name, Direction.ACTION)
-    return intent is not None and intent.state in DONE
 
 
 def _begin(draft: Draft, step: StepPlan) -> None:
