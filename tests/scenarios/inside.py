@@ -47,12 +47,17 @@ class Inside:
         self, name: str, address: str, *, instance_id: str = "i-1"
     ) -> registry_service_pb2.RegisterParticipantResponse:
         """Announce a participant that serves the scenario's service, with its real descriptors."""
-        instance = registry_service_pb2.ParticipantInstance(instance_id=instance_id, address=address)
-        return await self.registry.RegisterParticipant(
-            registry_service_pb2.RegisterParticipantRequest(
-                name=name, services=[SERVICE], instance=instance, descriptors=scenario_files()
-            )
-        )
+        return await self.registry.RegisterParticipant(announcement(name, address, instance_id=instance_id))
+
+
+def announcement(
+    name: str, address: str, *, instance_id: str = "i-1"
+) -> registry_service_pb2.RegisterParticipantRequest:
+    """Announces a participant that serves the scenario's service, with its real descriptors."""
+    instance = registry_service_pb2.ParticipantInstance(instance_id=instance_id, address=address)
+    return registry_service_pb2.RegisterParticipantRequest(
+        name=name, services=[SERVICE], instance=instance, descriptors=scenario_files()
+    )
 
 
 @asynccontextmanager

@@ -5,22 +5,27 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
+import grpc
 import pytest
 
-from amends import Retry, Saga
+from amends import Retry, Saga, SagaClient
 from amends.v1 import saga_pb2
+from amends.v1.registry_service_pb2_grpc import RegistryServiceStub
 from scenario.v1.scenario_pb2 import ScenarioInput
 from tests.scenarios.chaos import UnreliableSteps
-from tests.scenarios.inside import Inside, inside
+from tests.scenarios.inside import announcement, inside
+from tests.scenarios.processes import Process, coordinator
 from tests.scenarios.raw import served
 from tests.scenarios.sagas import Do, Undo
 from tests.scenarios.test_lookups import DoFindable, Find
-from tests.waiting import pause
+from tests.waiting import eventually, pause
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
     from pathlib import Path
 
 pytestmark = pytest.mark.scenario
@@ -74,32 +79,77 @@ def _undoable(saga: AnySaga, name: str, *, findable: bool, by_key: bool) -> None
         step.compensated_by(undo, by_key=by_key, timeout=ATTEMPT, retry=RETRY)
 
 
-async def test_truthful_and_unreliable(tmp_path: Path) -> None:
-    """S1 to S6, S8, L1: whatever is lost, garbled, late or refused, each saga ends or says what a person has to
-    decide, and the participant's memory agrees. AMENDS_TEST_SEED replays a failure.
-    """
+def unreliable() -> UnreliableSteps:
+    """The participant, with a seed that is printed and can be set."""
     seed = int(os.environ.get("AMENDS_TEST_SEED", "0")) or random.randrange(1, 1 << 30)
     print(f"replay with AMENDS_TEST_SEED={seed}")  # noqa: T201  # a failing random test says how to replay it
-    steps = UnreliableSteps(chance=random.Random(seed))
-    async with served(steps), inside(tmp_path, stop_grace_s=0.1) as coordinator:
-        await coordinator.announce("raw", steps.address)
-        sagas = [definition(shape, by_key=by_key) for shape in SHAPES for by_key in (True, False)]
-        chosen = [sagas[number % len(sagas)] for number in range(MANY)]
-        await asyncio.gather(
-            *(coordinator.client.start(saga, ScenarioInput(), saga_id=f"s-{n}") for n, saga in enumerate(chosen))
-        )
-        found = [await resting(coordinator, f"s-{number}") for number in range(MANY)]
+    return UnreliableSteps(chance=random.Random(seed))
+
+
+async def start_all(client: SagaClient) -> None:
+    """Start sagas of every shape at once."""
+    sagas = [definition(shape, by_key=by_key) for shape in SHAPES for by_key in (True, False)]
+    chosen = [sagas[number % len(sagas)] for number in range(MANY)]
+    await asyncio.gather(*(client.start(saga, ScenarioInput(), saga_id=f"s-{n}") for n, saga in enumerate(chosen)))
+
+
+async def judge_all(client: SagaClient, steps: UnreliableSteps) -> None:
+    """Wait until each saga rests, and judge it."""
+    found = [await resting(client, f"s-{number}") for number in range(MANY)]
     for saga in found:
         judge(saga, steps)
     states = {saga_pb2.Saga.State.Name(saga.state) for saga in found}
     assert len(states) > 2, f"too tame: {states}"
 
 
-async def resting(coordinator: Inside, saga_id: str) -> saga_pb2.Saga:
+async def test_truthful_and_unreliable(tmp_path: Path) -> None:
+    """S1 to S6, S8, L1: whatever is lost, garbled, late or refused, each saga ends or says what a person has to
+    decide, and the participant's memory agrees. AMENDS_TEST_SEED replays a failure.
+    """
+    steps = unreliable()
+    async with served(steps), inside(tmp_path, stop_grace_s=0.1) as here:
+        await here.announce("raw", steps.address)
+        await start_all(here.client)
+        await judge_all(here.client, steps)
+
+
+@pytest.mark.crash
+async def test_the_coordinator_is_killed_too(tmp_path: Path) -> None:
+    """F14, S1 to S6, S8, L1: the same while the coordinator is killed with kill -9 again and again."""
+    steps = unreliable()
+    process = coordinator(tmp_path)
+    async with served(steps), stopped_at_the_end(process):
+        await process.start()
+        async with grpc.aio.insecure_channel(process.address) as channel:
+            await RegistryServiceStub(channel).RegisterParticipant(announcement("raw", steps.address))
+        for number in range(3):
+            async with SagaClient(process.address, unavailable_timeout=timedelta(seconds=BOUND_S)) as client:
+                if number == 0:
+                    await start_all(client)
+                seen = len(steps.seen)
+                await eventually(lambda: len(steps.seen) > seen + 5, what="some calls", bound_s=20)  # noqa: B023
+            await process.kill()
+            await process.start()
+        async with SagaClient(process.address) as client:
+            await judge_all(client, steps)
+    assert "Traceback" not in process.log_text()
+
+
+@asynccontextmanager
+async def stopped_at_the_end(process: Process) -> AsyncGenerator[None]:
+    """Whatever happens, the process doesn't outlive its test."""
+    try:
+        yield
+    finally:
+        if process.running:
+            await process.stop()
+
+
+async def resting(client: SagaClient, saga_id: str) -> saga_pb2.Saga:
     """The saga once it has ended or waits for a person."""
     async with asyncio.timeout(BOUND_S):
         while True:
-            saga = await coordinator.client.get(saga_id)
+            saga = await client.get(saga_id)
             waits = all(intent.state != saga_pb2.Intent.STATE_PENDING for intent in saga.intents)
             if saga.HasField("end_time") or (saga.attention_required and waits):
                 return saga
