@@ -166,8 +166,12 @@ async def test_a_directory_is_no_ledger(tmp_path: Path) -> None:
 async def test_a_file_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The ledger of another user is said to be out of reach, before anything of it is touched."""
     path = make_file(tmp_path)
+
+    def may_not(of: Path, mode: int) -> bool:
+        return False
+
     # Root may read every file, so the answer of the operating system is planted.
-    monkeypatch.setattr("os.access", lambda found, mode: False)
+    monkeypatch.setattr("os.access", may_not)
     assert await refusal(path) == (
         f"the ledger at {path} can't be used: this process may not read and write the file; "
         "correct that, or name another file"
