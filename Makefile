@@ -59,8 +59,9 @@ check-protos: $(VENV)/.ready ## buf: rules and comments of the protos
 	@if find proto participants tests/protos -name '*.proto' 2>/dev/null | grep -q .; then $(RUN)/buf lint; fi
 
 .PHONY: check-fresh
-check-fresh: $(VENV)/.ready $(PROTO_VENV)/.ready ## Is the committed generated code what the protos give?
+check-fresh: $(VENV)/.ready $(PROTO_VENV)/.ready ## Are the generated code and the drawn pages what the sources give?
 	@$(PROTO_VENV)/bin/python tools/generate.py --check
+	@for tool in tools/draw_*.py; do $(RUN)/python $$tool --check || exit 1; done
 
 .PHONY: check-tidy
 check-tidy: $(VENV)/.ready ## Sizes, docstrings, purity of the core
