@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from google.protobuf.message import Message
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from amends.coordinator_calls import Bounds, CoordinatorCalls
+from amends.coordinator_calls import Bounds, CoordinatorCalls, check_target
 from amends.descriptors import descriptor_of
 from amends.errors import ClientClosedError, DefinitionNotFoundError, WrongMessageError
 from amends.handle import SagaHandle
@@ -64,13 +64,18 @@ class SagaClient:
         """Makes a client; nothing is sent before it is entered and used.
 
         Arguments:
-            target: the coordinator's address, "host:port" or any other gRPC target.
+            target: the coordinator's address: "host:port", "[::1]:port" or a gRPC target such as "unix:/path" and
+                "dns:///host:port".
             credentials: TLS and the like, from `grpc.ssl_channel_credentials`; None: plain text.
             options: gRPC channel options, over ours.
             call_timeout: the deadline of one attempt of a call.
             unavailable_timeout: how long a call is repeated while the coordinator is unavailable. `SagaHandle.wait` has
                 a bound of its own.
+
+        Raises:
+            InvalidAddressError: the target can't be an address.
         """
+        check_target(target)
         check_duration("call_timeout", call_timeout)
         check_duration("unavailable_timeout", unavailable_timeout)
         self.target = target

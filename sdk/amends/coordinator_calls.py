@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
-from amends.errors import ClientClosedError, CoordinatorUnavailableError
+from amends.errors import ClientClosedError, CoordinatorUnavailableError, InvalidAddressError
 from amends.rpc_errors import coordinator_error
 from amends.v1.saga_service_pb2_grpc import SagaServiceStub
 
@@ -35,8 +36,28 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", 64 * 1024 * 1024),
 )
 
+HOST_AND_PORT = re.compile(r"(?:\[[0-9A-Za-z:.%]+\]|[^\s:/\[\]]+):(?P<port>\d{1,5})")
+RESOLVED_BY_GRPC = ("dns:", "ipv4:", "ipv6:", "unix:", "unix-abstract:", "vsock:", "xds:")
+"""How targets begin that gRPC has a resolver of its own for; what follows is for that resolver to judge."""
+
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
+
+
+def check_target(target: str) -> None:
+    """Refuses what can't be a coordinator's address: gRPC itself would look for it at port 443, or for ever.
+
+    Raises:
+        InvalidAddressError: it is neither "host:port" nor a target that names its resolver.
+    """
+    # A caller without a type checker may pass an environment variable that isn't set.
+    if isinstance(target, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        found = HOST_AND_PORT.fullmatch(target)
+        if target.startswith(RESOLVED_BY_GRPC) or (found is not None and 0 < int(found["port"]) < 65_536):
+            return
+    raise InvalidAddressError(
+        f"{target!r} is no address of a coordinator: write host:port, for example localhost:7070 or [::1]:7070"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,10 @@ class WrongMessageError(AmendsError, TypeError):
     """A message of another type was given than the saga takes. What to do: give one of the type that is named."""
 
 
+class InvalidAddressError(AmendsError, ValueError):
+    """A client was given an address that can't be a coordinator's. What to do: write "host:port"; nothing was sent."""
+
+
 class ClientClosedError(AmendsError):
     """The client isn't open. What to do: use it inside `async with SagaClient(...) as client:`, as long as it takes."""
 
@@ -62,8 +66,8 @@ class CoordinatorError(AmendsError):
     Attributes:
         message: what went wrong, in words.
         reason: one word to decide by: a value of `amends.v1.ErrorReason` without its prefix, for example
-            "SAGA_ID_IN_USE". Where no coordinator answered it is "NO_COORDINATOR" or "NO_ANSWER"; where what answered
-            isn't known to us, "UNKNOWN".
+            "SAGA_ID_IN_USE". Where no coordinator answered it is "NO_COORDINATOR" or "NO_ANSWER"; where something
+            else answered, "NOT_A_COORDINATOR"; where the answer isn't known to us, "UNKNOWN".
         status_code: the gRPC status code.
         fields: the refused fields with their paths; empty if no field is at fault.
         what_to_do: the next step, in words; empty where the message says it.
@@ -113,6 +117,10 @@ class CoordinatorUnavailableError(CoordinatorError):
 
     After `SagaClient.start` the saga may have begun all the same: start it again with the id that the message names.
     """
+
+
+class NotACoordinatorError(CoordinatorError):
+    """What listens at the address is no amends coordinator, or an older one. What to do: check the address."""
 
 
 class NotYetError(CoordinatorError):

@@ -83,9 +83,9 @@ def _without_reason(failed: grpc.aio.AioRpcError, *, target: str, doing: str) ->
             what_to_do="It may have done it all the same; doing it again is safe.",
         )
     if code is grpc.StatusCode.UNIMPLEMENTED:
-        return errors.NotYetError(
+        return errors.NotACoordinatorError(
             f"{doing}: what listens at {target} doesn't know this request ({text})",
-            reason="NOT_YET",
+            reason="NOT_A_COORDINATOR",
             status_code=code,
             what_to_do="Check that an amends coordinator of this release listens at that address.",
         )
