@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import TYPE_CHECKING
 
 import pytest
 
 from amends_coordinator.core.ids import NodeId, SagaId
 from amends_coordinator.core.states import SagaState
+from amends_coordinator.engine.driver import Driver
 from amends_coordinator.ledger.memory import MemoryLedger
 from amends_coordinator.ports.driving import StoppingError
 from scenario.v1.scenario_pb2 import ScenarioInput
 from tests.unit.engine.ledgers import LyingLedger, Plan
-from tests.unit.engine.rig import LOST, Rig, rig, succeed
+from tests.unit.engine.rig import LOST, REFUSED, Rig, rig, succeed
 from tests.waiting import eventually, pause
 
 if TYPE_CHECKING:
@@ -145,6 +147,28 @@ async def test_a_stopped_node_hands_over_and_the_next_one_ends_everything() -> N
             assert stored.saga.state is SagaState.COMMITTED
             assert later.participants.sides(f"s-{number}") == ["b/action#2"]
     assert stage.participants.calls == called
+
+
+async def test_nothing_of_a_saga_stays_behind() -> None:
+    """Memory and tasks are back to the base line once sagas have ended, also those that were given up on the way."""
+
+    async def answer(request: CallRequest) -> Answer:
+        number = int(request.saga_id.removeprefix("s-"))
+        return REFUSED if (request.step, number % 2) == ("b", 1) else await succeed(request)
+
+    async with rig(MemoryLedger(), answer=answer) as stage:
+        tasks = len(asyncio.all_tasks())
+        await asyncio.gather(*(stage.start(f"s-{n}") for n in range(100)))
+        impatient = [asyncio.create_task(stage.engine.wait(SagaId(f"s-{n}"), timeout_s=60)) for n in range(100)]
+        for task in impatient[::2]:
+            task.cancel()
+        await asyncio.gather(*impatient, return_exceptions=True)
+        for number in range(100):
+            await stage.end(f"s-{number}")
+        impatient.clear()
+        await eventually(lambda: len(asyncio.all_tasks()) == tasks, what="tasks have ended")
+        gc.collect()
+        assert not [each for each in gc.get_objects() if isinstance(each, Driver)]
 
 
 @pytest.mark.parametrize(("size", "asked"), [(10, 0), (100_000, 1)])
