@@ -239,7 +239,11 @@ def _make_if_missing(url: str) -> None:
     if url == MEMORY_URL:
         return
     file = Path(sqlite_url(url).database or "")
-    if not file.exists() or not file.stat().st_size:
+    try:
+        missing = not file.exists() or not file.stat().st_size
+    except OSError:
+        return  # opening it says what is wrong
+    if missing:
         upgrade(url)
 
 

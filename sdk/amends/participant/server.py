@@ -23,6 +23,8 @@ from typing import Self
 
 import grpc
 
+from amends.coordinator_calls import check_target
+from amends.errors import InvalidAddressError
 from amends.participant.announcer import Announcement, Announcer
 from amends.participant.errors import CannotListenError, InvalidParticipantError, NotStartedError
 from amends.participant.health import Health
@@ -81,10 +83,10 @@ class ParticipantServer:
     ) -> None:
         if not NAME.fullmatch(name):
             raise InvalidParticipantError(f"{name!r} is no name of a participant: it must match {NAME.pattern}")
-        if not coordinator:
-            raise InvalidParticipantError(
-                'coordinator is empty: give its address, such as coordinator="localhost:7070"'
-            )
+        try:
+            check_target(coordinator)
+        except InvalidAddressError as problem:
+            raise InvalidParticipantError(f"coordinator: {problem}") from problem
         if not 0 <= port <= 65535 or capacity < 0 or stop_grace_s < 0:
             raise InvalidParticipantError(
                 f"port={port} must be 0 to 65535, capacity={capacity} and stop_grace_s={stop_grace_s} at least 0"

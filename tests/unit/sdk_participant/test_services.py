@@ -112,7 +112,8 @@ def test_two_services_can_be_served_by_one_class() -> None:
     ("arguments", "sentence"),
     [
         ({"name": "Payments"}, "'Payments' is no name of a participant"),
-        ({"coordinator": ""}, "coordinator is empty"),
+        ({"coordinator": ""}, "is no address of a coordinator"),
+        ({"coordinator": "localhost"}, "write host:port"),
         ({"port": 70_000}, "port=70000 must be 0 to 65535"),
         ({"capacity": -1}, "capacity=-1"),
         ({"host": "0.0.0.0"}, "no address that a coordinator can call"),  # noqa: S104 - that it is refused is the test
