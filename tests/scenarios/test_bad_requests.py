@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -15,6 +16,7 @@ from scenario.v1.scenario_pb2 import DoRequest, ScenarioInput
 from tests.integration.api.refusals import Refusal, refusal_of, refused
 from tests.scenarios.inside import Inside, inside
 from tests.unit.grpc_api.samples import SERVICE, errand, scenario_files
+from tests.waiting import pause
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -288,3 +290,23 @@ async def test_odd_inputs_that_are_well_formed_are_kept(tmp_path: Path) -> None:
     assert saga.input.Unpack(kept)
     assert kept == odd
     assert dict(saga.labels) == labels
+
+
+async def test_a_large_announcement_holds_up_nobody(tmp_path: Path) -> None:
+    """L2: thousands of types take their time to check, and the coordinator goes on meanwhile."""
+    files = scenario_files()
+    for number in range(10_000):
+        files.file[0].message_type.add(name=f"Type{number}").field.add(name="text", number=1, type=9, label=1)
+    async with inside(tmp_path) as coordinator:
+        request = announcement(services=[f"{files.file[0].package}.S"], descriptors=files)
+        files.file[0].service.add(name="S").method.add(
+            name="M", input_type=f".{files.file[0].package}.Type0", output_type=f".{files.file[0].package}.Type1"
+        )
+        request.descriptors.CopyFrom(files)
+        announcing = asyncio.ensure_future(coordinator.registry.RegisterParticipant(request))
+        turns = 0
+        while not announcing.done():
+            await pause()
+            turns += 1
+        assert (await announcing).participant.name == "steps"
+    assert turns > 5, "the loop stood still"
