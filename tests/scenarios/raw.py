@@ -64,6 +64,10 @@ class RawSteps:
         """The calls of one step and direction so far."""
         return [each for each in self.seen if each.side == side]
 
+    def has_seen(self, count: int) -> bool:
+        """Whether so many calls came in."""
+        return len(self.seen) >= count
+
     # Any: grpcio's stubs describe handlers of the synchronous server only, and bytes pass through as they are.
     def handler(self, method: str) -> Callable[[bytes, Any], Any]:
         """What serves one method."""

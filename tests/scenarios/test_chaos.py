@@ -7,6 +7,7 @@ import os
 import random
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import grpc
@@ -126,8 +127,7 @@ async def test_the_coordinator_is_killed_too(tmp_path: Path) -> None:
             async with SagaClient(process.address, unavailable_timeout=timedelta(seconds=BOUND_S)) as client:
                 if number == 0:
                     await start_all(client)
-                seen = len(steps.seen)
-                await eventually(lambda: len(steps.seen) > seen + 5, what="some calls", bound_s=20)  # noqa: B023
+                await eventually(partial(steps.has_seen, len(steps.seen) + 5), what="some calls", bound_s=20)
             await process.kill()
             await process.start()
         async with SagaClient(process.address) as client:
