@@ -63,6 +63,7 @@ async def test_start_saga_says_all_its_faults_at_once(served: Inside) -> None:
         definition_name="Errand!",
         definition_version="latest",
         input=AnyMessage(type_url="/", value=b"x" * 33_000),
+        wait_timeout=Duration(seconds=61),
         labels={"Big": "x", "long": "x" * 257, "nul": "a\0b", **{f"k{n}": "" for n in range(16)}},
     )
     refusal = await refused(served.sagas.StartSaga(request))
@@ -73,6 +74,7 @@ async def test_start_saga_says_all_its_faults_at_once(served: Inside) -> None:
         "definition_version",
         "input.type_url",
         "input",
+        "wait_timeout",
         "labels",
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from amends.v1 import saga_service_pb2 as pb
@@ -21,7 +22,7 @@ from amends_coordinator.grpc_api.mapping import (
 from amends_coordinator.grpc_api.trace_context import trace_context
 from amends_coordinator.grpc_api.validation import NAME, VERSION, Checks, saga_page_token, type_name
 from amends_coordinator.ports.driving import StartRequest
-from amends_coordinator.ports.ledger import Started
+from amends_coordinator.ports.ledger import LedgerUnavailableError, Started
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -180,7 +181,9 @@ class SagaService:
         if wait_s is None:
             saga = saga_summary(stored, await self._definitions.of(stored))
         else:
-            stored = await self._driving.wait(stored.saga.id, timeout_s=wait_s) or stored
+            # The saga is durable, and that is what this client has to hear, whatever happens while it waits.
+            with suppress(LedgerUnavailableError):
+                stored = await self._driving.wait(stored.saga.id, timeout_s=wait_s) or stored
             saga = saga_with_dead_letters(stored, await self._definitions.of(stored))
         return pb.StartSagaResponse(saga=saga, started=started.started)
 
