@@ -30,6 +30,8 @@ from amends_coordinator.engine.calling import begun_later, call_request
 from amends_coordinator.ports.ledger import LedgerUnavailableError, StoredSaga, SupersededError, Write
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from amends_coordinator.core.decision import Decision
     from amends_coordinator.core.effects import Call, Effect
     from amends_coordinator.core.ids import NodeId, StepName
@@ -70,7 +72,12 @@ class Surroundings:
 
 
 class Driver:
-    """One saga in memory. `run` is its whole life; nothing else changes it."""
+    """One saga in memory. `run` is its whole life; nothing else changes it.
+
+    Whoever brings an event decides it: the task of a call that has ended goes on with the decision, its write, and the
+    next call if there is one. While one task decides, others only leave their events with it; so a saga that goes on
+    well is one task from its first call to its end, and decisions never overlap.
+    """
 
     def __init__(self, stored: StoredSaga, definition: CompiledDefinition, surroundings: Surroundings) -> None:
         self._saga = stored.saga
@@ -78,8 +85,11 @@ class Driver:
         self._definition = definition
         self._around = surroundings
         self._events: deque[Event] = deque()
-        self._news = asyncio.Event()
+        self._deciding = False
+        self._to_call: deque[Call] = deque()
         self._calls: dict[tuple[StepName, Direction], asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._over: asyncio.Future[None] | None = None
         self._wake_time: Instant | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_time = Instant(0)
@@ -101,13 +111,15 @@ class Driver:
             SagaLostError: it isn't this node's any more.
             NodeFencedError: this node is shut out of the ledger.
         """
+        self._over = asyncio.get_running_loop().create_future()
         try:
-            if first is not None:
-                self._events.append(first)
             for effect in effects:
                 self._carry_out(effect)
-            while not self._at_rest():
-                await self._next_event()
+            if first is not None:
+                self._events.append(first)
+            await self._decide_all()
+            self._begin_calls()
+            await self._over
         finally:
             await self._let_go()
 
@@ -116,24 +128,43 @@ class Driver:
         it.
         """
         self._winding_down = True
-        self._news.set()
+        if not self._deciding:
+            self._end_if_at_rest()
+
+    async def _decide_all(self) -> None:
+        """Decide the events that wait, one after the other, unless another task is at it: that one takes ours too.
+
+        Calls that the last decision wants are left to whoever asked for the decisions.
+        """
+        if self._deciding:
+            return
+        self._deciding = True
+        try:
+            while self._events:
+                self._begin_calls()
+                await self._decide(self._events.popleft())
+        finally:
+            self._deciding = False
+        self._end_if_at_rest()
+
+    def _end_if_at_rest(self) -> None:
+        """End `run` if nothing is left to do, or nothing for longer than a waiting saga may stay in memory."""
+        if self._over is None or self._over.done():
+            return
+        if self._at_rest():
+            self._over.set_result(None)
+        else:
+            self._set_timer()
 
     def _at_rest(self) -> bool:
-        """Whether nothing is left to do, or nothing for longer than a waiting saga may stay in memory."""
-        if self._events or self._calls:
+        if self._events or self._calls or self._to_call:
             return False
         if self._wake_time is None or self._winding_down:
             return True
         return self._wake_time - self._around.clock.now() > self._around.settings.idle_unload_s * 1e6
 
-    async def _next_event(self) -> None:
-        if not self._events:
-            self._set_timer()
-            self._news.clear()
-            await self._news.wait()
-        if not self._events:
-            return  # woken to wind down
-        event = self._events.popleft()
+    async def _decide(self, event: Event) -> None:
+        """Decide one event, make the decision durable, tell of it, and carry out its effects."""
         before = self._saga.state
         decision = await self._write(event)
         self._tell(decision, before)
@@ -193,7 +224,7 @@ class Driver:
     def _carry_out(self, effect: Effect) -> None:
         match effect:
             case CallAction() | CallCompensation() | CallLookup():
-                self._call(effect)
+                self._to_call.append(effect)
             case CancelCall():
                 task = self._calls.pop((effect.step, effect.direction), None)
                 if task is not None:
@@ -207,27 +238,60 @@ class Driver:
                 # returns.
                 pass
 
-    def _call(self, effect: Call) -> None:
-        key = (effect.step, DIRECTION_OF[type(effect)])
-        name = f"call {self._saga.id}/{effect.step}/{key[1].value.lower()}#{effect.attempt}"
-        self._calls[key] = asyncio.create_task(self._call_and_report(effect), name=name)
+    def _begin_calls(self) -> None:
+        """Make the calls that decisions want, each in a task of its own."""
+        while self._to_call:
+            effect = self._to_call.popleft()
+            name = f"saga {self._saga.id} calls {effect.step}"
+            self._calls[_key(effect)] = self._spawn(self._call_on(effect), name)
 
-    async def _call_and_report(self, effect: Call) -> None:
-        direction = DIRECTION_OF[type(effect)]
+    async def _call_on(self, effect: Call) -> None:
+        """Make a call, decide what its answer means, and go on with the next call where there is one."""
+        next_call: Call | None = effect
+        while next_call is not None:
+            await self._call(next_call)
+            await self._decide_all()
+            next_call = self._take_call()
+            self._begin_calls()
+
+    def _take_call(self) -> Call | None:
+        """One of the calls that the last decision wants, to be made by the task that runs now."""
+        task = asyncio.current_task()
+        if not self._to_call or task is None:
+            return None
+        effect = self._to_call.popleft()
+        self._calls[_key(effect)] = task
+        return effect
+
+    async def _call(self, effect: Call) -> None:
+        """Make one attempt and leave its end as an event."""
         try:
             request = call_request(self._saga, effect, self._definition, now=self._around.clock.now())
             answer = await self._around.participants.call(request)
-        except asyncio.CancelledError:
-            raise
         except Exception as error:  # noqa: BLE001 - the port promises never to raise; if it does, nothing is known.
             self._around.telemetry.driver_failed(self._saga.id, error)
             answer = Answer(outcome=Outcome.UNKNOWN, message="the coordinator failed while it was calling")
-        self._calls.pop((effect.step, direction), None)
-        self._feed(AttemptEnded(self._around.moment(), effect.step, direction, effect.attempt, answer))
+        step, direction = _key(effect)
+        self._calls.pop((step, direction), None)
+        self._events.append(AttemptEnded(self._around.moment(), step, direction, effect.attempt, answer))
 
-    def _feed(self, event: Event) -> None:
-        self._events.append(event)
-        self._news.set()
+    async def _wake_up(self) -> None:
+        self._events.append(Woken(self._around.moment()))
+        await self._decide_all()
+        self._begin_calls()
+
+    def _spawn(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
+        """Run something beside `run`, which ends with its exception if it has one."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and self._over is not None and not self._over.done():
+            self._over.set_exception(error)
 
     def _set_timer(self) -> None:
         """Have the saga woken at its time. A timer that fires before it is good enough: `_wake` looks at the time
@@ -247,13 +311,17 @@ class Driver:
         if self._wake_time is None or self._around.clock.now() < self._wake_time:
             self._set_timer()
         else:
-            self._feed(Woken(self._around.moment()))
+            self._spawn(self._wake_up(), f"saga {self._saga.id} wakes")
 
     async def _let_go(self) -> None:
         """Cancel what is still going on, and wait until it has stopped: no call outlives its driver."""
         if self._timer is not None:
             self._timer.cancel()
-        calls = tuple(self._calls.values())
-        for call in calls:
-            call.cancel()
-        await asyncio.gather(*calls, return_exceptions=True)
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _key(effect: Call) -> tuple[StepName, Direction]:
+    return effect.step, DIRECTION_OF[type(effect)]

@@ -111,7 +111,8 @@ class Registry:
         """
         async with self._changing:
             now = self._clock.now()
-            # In a thread: a participant may bring many files, and sagas go on meanwhile. Under the lock nothing changes.
+            # In a thread: a participant may bring many files, and sagas go on meanwhile. Under the lock nothing
+            # changes.
             participant = await asyncio.to_thread(self._checked, announcement, now)
             instance = InstanceRow(
                 participant=announcement.participant,
