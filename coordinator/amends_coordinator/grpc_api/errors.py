@@ -20,7 +20,7 @@ from amends_coordinator.definitions.errors import Fault, InvalidDefinitionError,
 from amends_coordinator.engine.registry import DescriptorConflictError, UnknownParticipantError
 from amends_coordinator.grpc_api.validation import InvalidRequestError
 from amends_coordinator.ports.driving import StoppingError
-from amends_coordinator.ports.ledger import LedgerUnavailableError, NodeFencedError
+from amends_coordinator.ports.ledger import LedgerUnavailableError, NodeFencedError, UnreadableSagaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -140,6 +140,10 @@ _to_status = cast("Callable[[status_pb2.Status], grpc.Status]", rpc_status.to_st
 _Code = grpc.StatusCode
 _UNAVAILABLE = "the ledger can't be written or read just now and nothing was stored; try again"
 _STOPPING = "this coordinator is stopping and takes no new work; try again"
+_UNREADABLE = (
+    "the saga is stored, but this release can't make sense of its rows; look at them with SQL, or ask a coordinator of "
+    "the release that wrote them"
+)
 FAULT = Rule(
     _Code.INTERNAL,
     ErrorReason.ERROR_REASON_COORDINATOR_FAULT,
@@ -180,6 +184,7 @@ TABLE: Mapping[type[Exception], Rule] = {
     LedgerUnavailableError: Rule(_Code.UNAVAILABLE, ErrorReason.ERROR_REASON_LEDGER_UNAVAILABLE, _retry, _UNAVAILABLE),
     NodeFencedError: Rule(_Code.UNAVAILABLE, ErrorReason.ERROR_REASON_STOPPING, _retry, _STOPPING),
     StoppingError: Rule(_Code.UNAVAILABLE, ErrorReason.ERROR_REASON_STOPPING, _retry, _STOPPING),
+    UnreadableSagaError: Rule(_Code.DATA_LOSS, ErrorReason.ERROR_REASON_SAGA_UNREADABLE, message=_UNREADABLE),
     NotYetError: Rule(_Code.UNIMPLEMENTED, ErrorReason.ERROR_REASON_NOT_YET),
 }
 """Every domain error that a request may end with. What isn't here is a fault of the coordinator."""

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x61mends/v1/error_reason.proto\x12\tamends.v1*\xc9\x03\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12 \n\x1c\x45RROR_REASON_INVALID_REQUEST\x10\x01\x12#\n\x1f\x45RROR_REASON_INVALID_DEFINITION\x10\x02\x12 \n\x1c\x45RROR_REASON_INVALID_PAYLOAD\x10\x03\x12\x1f\n\x1b\x45RROR_REASON_SAGA_NOT_FOUND\x10\x04\x12%\n!ERROR_REASON_DEFINITION_NOT_FOUND\x10\x05\x12&\n\"ERROR_REASON_PARTICIPANT_NOT_FOUND\x10\x06\x12\x1f\n\x1b\x45RROR_REASON_SAGA_ID_IN_USE\x10\x07\x12$\n ERROR_REASON_DESCRIPTOR_CONFLICT\x10\x08\x12#\n\x1f\x45RROR_REASON_LEDGER_UNAVAILABLE\x10\t\x12\x19\n\x15\x45RROR_REASON_STOPPING\x10\n\x12\x18\n\x14\x45RROR_REASON_NOT_YET\x10\x0b\x12\"\n\x1e\x45RROR_REASON_COORDINATOR_FAULT\x10\x0c\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x61mends/v1/error_reason.proto\x12\tamends.v1*\xeb\x03\n\x0b\x45rrorReason\x12\x1c\n\x18\x45RROR_REASON_UNSPECIFIED\x10\x00\x12 \n\x1c\x45RROR_REASON_INVALID_REQUEST\x10\x01\x12#\n\x1f\x45RROR_REASON_INVALID_DEFINITION\x10\x02\x12 \n\x1c\x45RROR_REASON_INVALID_PAYLOAD\x10\x03\x12\x1f\n\x1b\x45RROR_REASON_SAGA_NOT_FOUND\x10\x04\x12%\n!ERROR_REASON_DEFINITION_NOT_FOUND\x10\x05\x12&\n\"ERROR_REASON_PARTICIPANT_NOT_FOUND\x10\x06\x12\x1f\n\x1b\x45RROR_REASON_SAGA_ID_IN_USE\x10\x07\x12$\n ERROR_REASON_DESCRIPTOR_CONFLICT\x10\x08\x12#\n\x1f\x45RROR_REASON_LEDGER_UNAVAILABLE\x10\t\x12\x19\n\x15\x45RROR_REASON_STOPPING\x10\n\x12\x18\n\x14\x45RROR_REASON_NOT_YET\x10\x0b\x12\"\n\x1e\x45RROR_REASON_COORDINATOR_FAULT\x10\x0c\x12 \n\x1c\x45RROR_REASON_SAGA_UNREADABLE\x10\rb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,5 +32,5 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'amends.v1.error_reason_pb2'
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ERRORREASON']._serialized_start=44
-  _globals['_ERRORREASON']._serialized_end=501
+  _globals['_ERRORREASON']._serialized_end=535
 # @@protoc_insertion_point(module_scope)

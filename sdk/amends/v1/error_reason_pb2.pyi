@@ -58,6 +58,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """UNIMPLEMENTED: the method belongs to the API, but this release doesn't carry it out yet."""
     ERROR_REASON_COORDINATOR_FAULT: _ErrorReason.ValueType  # 12
     """INTERNAL: a fault of the coordinator; its log has the details under the saga's id. Nothing was rolled back by it."""
+    ERROR_REASON_SAGA_UNREADABLE: _ErrorReason.ValueType  # 13
+    """DATA_LOSS: the saga is stored, but this release can't make sense of its rows. Other sagas are not affected. Look at
+    the rows with SQL, or ask a coordinator of the release that wrote them.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a request was refused. The value's name without `ERROR_REASON_` stands in `ErrorInfo.reason`."""
@@ -98,4 +102,8 @@ ERROR_REASON_NOT_YET: ErrorReason.ValueType  # 11
 """UNIMPLEMENTED: the method belongs to the API, but this release doesn't carry it out yet."""
 ERROR_REASON_COORDINATOR_FAULT: ErrorReason.ValueType  # 12
 """INTERNAL: a fault of the coordinator; its log has the details under the saga's id. Nothing was rolled back by it."""
+ERROR_REASON_SAGA_UNREADABLE: ErrorReason.ValueType  # 13
+"""DATA_LOSS: the saga is stored, but this release can't make sense of its rows. Other sagas are not affected. Look at
+the rows with SQL, or ask a coordinator of the release that wrote them.
+"""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -24,7 +24,12 @@ from amends_coordinator.grpc_api.errors import (
 )
 from amends_coordinator.grpc_api.validation import InvalidRequestError
 from amends_coordinator.ports.driving import StoppingError
-from amends_coordinator.ports.ledger import LedgerUnavailableError, NodeFencedError, WriteRefusedError
+from amends_coordinator.ports.ledger import (
+    LedgerUnavailableError,
+    NodeFencedError,
+    UnknownPlanError,
+    WriteRefusedError,
+)
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -42,6 +47,7 @@ CASES = [
     (LedgerUnavailableError("disk secret"), "UNAVAILABLE", "LEDGER_UNAVAILABLE", "RetryInfo"),
     (NodeFencedError("fenced secret"), "UNAVAILABLE", "STOPPING", "RetryInfo"),
     (StoppingError("stopping"), "UNAVAILABLE", "STOPPING", "RetryInfo"),
+    (UnknownPlanError("row secret"), "DATA_LOSS", "SAGA_UNREADABLE", ""),
     (NotYetError("a.B/C"), "UNIMPLEMENTED", "NOT_YET", ""),
     (ValueError("secret"), "INTERNAL", "COORDINATOR_FAULT", ""),
     (WriteRefusedError("secret"), "INTERNAL", "COORDINATOR_FAULT", ""),
