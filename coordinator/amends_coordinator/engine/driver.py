@@ -290,8 +290,12 @@ class Driver:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
-        if error is not None and self._over is not None and not self._over.done():
+        if error is None:
+            return
+        if self._over is not None and not self._over.done():
             self._over.set_exception(error)
+        else:
+            self._around.telemetry.driver_failed(self._saga.id, error)
 
     def _set_timer(self) -> None:
         """Have the saga woken at its time. A timer that fires before it is good enough: `_wake` looks at the time

@@ -1,0 +1,103 @@
+"""One saga's driver: what happens while a call is under way is decided at once, and decisions never overlap."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from amends import Saga
+from amends_coordinator.core.ids import SagaId
+from amends_coordinator.core.states import DeadLetterReason, SagaState
+from amends_coordinator.ledger.memory import MemoryLedger
+from amends_coordinator.ports.driving import StartRequest
+from scenario.v1.scenario_pb2 import ScenarioInput, ScenarioOutput
+from tests.scenarios.sagas import Do
+from tests.unit.engine.rig import Rig, rig, stored, succeed
+from tests.waiting import eventually, pause
+
+if TYPE_CHECKING:
+    from amends_coordinator.core.answer import Answer
+    from amends_coordinator.ports.ledger import Write
+    from amends_coordinator.ports.participants import CallRequest
+
+BOUND_S = 10.0
+
+
+def late_saga() -> Saga[ScenarioInput, ScenarioOutput]:
+    """A pivot that takes longer than the whole saga may."""
+    saga = Saga("late", input=ScenarioInput, output=ScenarioOutput, timeout=timedelta(milliseconds=100))
+    pivot = saga.pivot("a", Do(name="a"), timeout=timedelta(seconds=60))
+    saga.output(ScenarioOutput)(effect_id=pivot.response.effect_id)
+    return saga
+
+
+async def start_late(stage: Rig) -> None:
+    """Start it."""
+    kept = await stage.ledger.put_definition(stored(late_saga()))
+    assert (await stage.engine.start(StartRequest(saga_id=SagaId("s"), definition=kept, input=b""))).started
+
+
+async def until_a_person_is_needed(stage: Rig) -> list[DeadLetterReason]:
+    """Why people are needed, once they are."""
+    async with asyncio.timeout(BOUND_S):
+        while not (found := await stage.ledger.load(SagaId("s"))) or not found.saga.dead_letters:
+            await pause()
+    return [letter.reason for letter in found.saga.dead_letters]
+
+
+async def test_a_timeout_is_told_while_a_call_is_under_way() -> None:
+    """L1: behind the point of no return a late saga is reported at its deadline, not when its call ends."""
+    released = asyncio.Event()
+
+    async def answer(request: CallRequest) -> Answer:
+        await released.wait()
+        return await succeed(request)
+
+    async with rig(MemoryLedger(), answer=answer) as stage:
+        await start_late(stage)
+        assert await until_a_person_is_needed(stage) == [DeadLetterReason.TIMED_OUT]
+        released.set()
+        assert (await stage.end("s")).saga.state is SagaState.COMMITTED
+
+
+class SlowLedger(MemoryLedger):
+    """Holds back every decision until it is let go, and counts how many are on their way at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+        self.under_way = 0
+        self.most = 0
+
+    async def append(self, write: Write) -> int:
+        """See the port."""
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        try:
+            await self.gate.wait()
+            return await super().append(write)
+        finally:
+            self.under_way -= 1
+
+
+async def test_an_answer_that_comes_while_another_decision_is_written_is_decided_after_it() -> None:
+    """B1: at most one decision of a saga is on its way, and the next one is made on what became of it."""
+    released, answered = asyncio.Event(), asyncio.Event()
+
+    async def answer(request: CallRequest) -> Answer:
+        await released.wait()
+        answered.set()
+        return await succeed(request)
+
+    ledger = SlowLedger()
+    async with rig(ledger, answer=answer) as stage:
+        await start_late(stage)
+        await eventually(lambda: ledger.under_way == 1, what="the timeout is being written")
+        released.set()
+        await answered.wait()
+        ledger.gate.set()
+        end = await stage.end("s")
+        assert end.saga.state is SagaState.COMMITTED
+        assert [letter.reason for letter in end.saga.dead_letters] == [DeadLetterReason.TIMED_OUT]
+        assert ledger.most == 1
