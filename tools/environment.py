@@ -50,7 +50,7 @@ def make(folder: Path, lock: Path, *, project: bool) -> int:
     if project:
         steps.append([*pip, "--no-deps", "--no-build-isolation", "--editable", str(CHECKOUT)])
     for step in steps:
-        code = subprocess.run(step, check=False).returncode
+        code = subprocess.run(step, check=False, stdin=subprocess.DEVNULL).returncode
         if code:
             sys.stderr.write(f"{folder.name}: pip failed, see above; once that is repaired, run the same make again\n")
             return code

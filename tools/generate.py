@@ -93,7 +93,7 @@ def run_protoc(root: Root, protos: list[Path], outputs: list[str]) -> bool:
         *outputs,
         *map(str, protos),
     ]
-    return subprocess.run(arguments, check=False).returncode == 0
+    return subprocess.run(arguments, check=False, stdin=subprocess.DEVNULL).returncode == 0
 
 
 def modules(folder: Path) -> dict[Path, bytes]:

@@ -90,7 +90,9 @@ def protoc_command() -> list[str]:
 
 def run_protoc(command: list[str], includes: Sequence[Path]) -> None:
     """Run protoc once; what it refuses is explained where the mistake is a known one."""
-    done = subprocess.run(command, check=False, capture_output=True, text=True, errors="backslashreplace")
+    done = subprocess.run(
+        command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="backslashreplace"
+    )
     if done.returncode:
         lines = explain(done.stderr, _listed(includes)) or [done.stderr.strip() or "protoc failed and said nothing"]
         raise CommandError(*lines, exit_code=done.returncode)
