@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Generator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -49,16 +50,22 @@ def serve(
 
     What is not given here comes from the environment: every setting is AMENDS_ and its name.
     """
-    with coordinator_extra():
-        from amends_coordinator import bootstrap
-    code = bootstrap.main(
-        host=host,
-        port=port,
-        ledger_url=ledger_url,
-        insecure=insecure,
-        log_level=log_level and log_level.value,
-        log_format=log_format and log_format.value,
-    )
+    # Until the coordinator listens to it, Ctrl-C ends the process at once: as an exception it would come in the middle
+    # of loading some library, which may drop it.
+    interrupted = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        with coordinator_extra():
+            from amends_coordinator import bootstrap
+        code = bootstrap.main(
+            host=host,
+            port=port,
+            ledger_url=ledger_url,
+            insecure=insecure,
+            log_level=log_level and log_level.value,
+            log_format=log_format and log_format.value,
+        )
+    finally:
+        signal.signal(signal.SIGINT, interrupted)
     raise typer.Exit(code)
 
 
