@@ -86,7 +86,7 @@ lock: $(LOCK_VENV)/.ready ## Resolve the dependencies anew (needs PyPI; all Pyth
 
 .PHONY: clean
 clean: ## Remove everything that the targets made, environments included
-	@rm -rf $(VENV) $(PROTO_VENV) $(LOCK_VENV) .pytest_tmp .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist var
+	@rm -rf $(VENV) $(PROTO_VENV) $(LOCK_VENV) .pytest_tmp .pytest_cache .mypy_cache .ruff_cache .hypothesis .bench build dist var
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Asked before anything of ours is read by a Python that could not read it.
