@@ -321,6 +321,8 @@ class Driver:
         """Cancel what is still going on, and wait until it has stopped: no call outlives its driver."""
         if self._timer is not None:
             self._timer.cancel()
+        if self._over is not None:
+            self._over.cancel()  # from now on nobody waits for it: what still fails is told by `_ended`
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()

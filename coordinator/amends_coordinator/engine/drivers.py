@@ -91,6 +91,7 @@ class Drivers:
         if self._stopping:
             driver.wind_down()
         saga_id = stored.saga.id
+        self._in_memory[saga_id] = driver  # from the first moment, so that a stop and those who wait find it
         self._keep(saga_id, asyncio.create_task(self._watch(saga_id, driver, first, effects), name=f"saga {saga_id}"))
 
     async def adopt(self, stored: StoredSaga) -> None:
@@ -122,7 +123,6 @@ class Drivers:
 
     async def _watch(self, saga_id: SagaId, driver: Driver, first: Event | None, effects: tuple[Effect, ...]) -> None:
         stored: StoredSaga | None = None
-        self._in_memory[saga_id] = driver
         try:
             await driver.run(first, effects)
             stored = driver.stored

@@ -13,7 +13,7 @@ from amends_coordinator.ledger.memory import MemoryLedger
 from amends_coordinator.ports.driving import StartRequest
 from scenario.v1.scenario_pb2 import ScenarioInput, ScenarioOutput
 from tests.scenarios.sagas import Do
-from tests.unit.engine.rig import Rig, rig, stored, succeed
+from tests.unit.engine.rig import NOT_SENT, Rig, rig, stored, succeed
 from tests.waiting import eventually, pause
 
 if TYPE_CHECKING:
@@ -101,3 +101,15 @@ async def test_an_answer_that_comes_while_another_decision_is_written_is_decided
         assert end.saga.state is SagaState.COMMITTED
         assert [letter.reason for letter in end.saga.dead_letters] == [DeadLetterReason.TIMED_OUT]
         assert ledger.most == 1
+
+
+async def test_a_stop_reaches_a_saga_that_was_started_just_before_it() -> None:
+    """L1: nobody waits a whole grace for a saga whose driver had not yet had its turn."""
+
+    async def answer(_: CallRequest) -> Answer:
+        return NOT_SENT
+
+    async with rig(MemoryLedger(), answer=answer) as stage:
+        assert (await stage.start("s")).started
+        async with asyncio.timeout(BOUND_S):
+            await stage.engine.stop(BOUND_S * 10)
