@@ -6,13 +6,15 @@ gRPC itself makes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from amends_coordinator.core.states import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from amends_coordinator.core.plan import CallPlan
 
 REJECTED_CODES = frozenset({"FAILED_PRECONDITION", "INVALID_ARGUMENT", "NOT_FOUND", "OUT_OF_RANGE", "ALREADY_EXISTS"})
 """Codes that gRPC libraries never make themselves: the participant's own clear no."""
@@ -30,6 +32,7 @@ class Answer:
     """One attempt's end.
 
     `status_code` is the gRPC code by name, "" where no answer came. `reason` is the participant's own short reason.
+    `sealed`: the participant promises never to run this key from now on.
     `abort_reason` is set when a participant that succeeded asks for the saga to be rolled back. `retry_delay_us` is
     what
     it asked for with `RetryInfo`.
@@ -40,6 +43,7 @@ class Answer:
     message: str = ""
     reason: str = ""
     response: bytes | None = None
+    sealed: bool = False
     abort_reason: str | None = None
     retry_delay_us: int | None = None
 
@@ -61,3 +65,19 @@ def classify(status_code: str, trailers: Mapping[str, str | bytes], *, parses: b
     if status_code in WIRING_CODES:
         return Outcome.WIRING_FAULT
     return Outcome.UNKNOWN
+
+
+def heard(call: CallPlan, answer: Answer) -> Answer:
+    """An action's answer as the step's own code sets read it: they add to the codes that are a clear no, or remove from
+    them.
+    """
+    if answer.outcome in _READ_ALIKE or answer.status_code in ("OK", ""):
+        return answer
+    outcome = Outcome.UNKNOWN
+    if answer.status_code in call.rejected_codes:
+        sealed = answer.sealed or answer.outcome is Outcome.REJECTED_SEALED
+        outcome = Outcome.REJECTED_SEALED if sealed else Outcome.REJECTED
+    return answer if outcome is answer.outcome else replace(answer, outcome=outcome)
+
+
+_READ_ALIKE = frozenset({Outcome.SUCCEEDED, Outcome.NOT_SENT, Outcome.WIRING_FAULT})

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from amends_coordinator.core.guards import REFUSALS
 from amends_coordinator.core.states import Outcome
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 LARGEST_DOUBLING = 40
 """Delays stop doubling here, long before a number could overflow; the cap of the policy is reached much earlier."""
-
-REFUSALS = frozenset({Outcome.REJECTED, Outcome.REJECTED_SEALED, Outcome.WIRING_FAULT})
 
 
 @dataclass(frozen=True, slots=True)

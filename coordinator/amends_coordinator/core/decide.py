@@ -8,15 +8,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from amends_coordinator.core.answer import Answer
-from amends_coordinator.core.backward import go_backward, roll_back
+from amends_coordinator.core import guards
+from amends_coordinator.core.answer import Answer, heard
+from amends_coordinator.core.backward import go_backward, grace_end, roll_back
 from amends_coordinator.core.draft import Draft
 from amends_coordinator.core.effects import IgnoreLateAnswer, WakeAt
-from amends_coordinator.core.events import Adopted, AttemptEnded, BindingFailed, Event, Started, Woken
-from amends_coordinator.core.forward import go_forward
+from amends_coordinator.core.events import Adopted, AttemptEnded, BindingFailed, DriverFailed, Event, Started, Woken
+from amends_coordinator.core.forward import go_forward, go_on_compensated
 from amends_coordinator.core.ids import Instant
 from amends_coordinator.core.saga import Failure
-from amends_coordinator.core.settle import settle_action, settle_compensation, settle_lookup
+from amends_coordinator.core.settle import (
+    give_up_action,
+    give_up_lookup,
+    settle_action,
+    settle_compensation,
+    settle_lookup,
+)
 from amends_coordinator.core.states import DeadLetterReason, Direction, IntentState, Outcome, SagaState
 from amends_coordinator.core.transitions import IllegalTransitionError, IntentMove
 
@@ -29,6 +36,8 @@ OVERDUE_US = 5_000_000
 
 TIMED_OUT = "TIMED_OUT"
 LATE = "the saga did not end within its timeout"
+ABORTED = "ABORTED"
+FORGOTTEN = "the participant may have forgotten the key by now, so the call can't be repeated"
 
 
 def decide(saga: Saga, event: Event) -> Decision:
@@ -46,18 +55,24 @@ def decide(saga: Saga, event: Event) -> Decision:
         case Started():
             _require_new(saga)
         case AttemptEnded():
-            if not _is_open(saga, event):
+            if not guards.is_open(saga.intent(event.step, event.direction), event):
                 draft.effect(IgnoreLateAnswer(event.step, event.direction, event.attempt))
                 return draft.finished(saga.due_time)
             _end_attempt(draft, event)
         case BindingFailed():
             _fail_binding(draft, event)
         case Adopted():
+            _apply_abort(draft)
             _apply_timeout(draft)
             _report_timeout(draft)
             _settle_orphans(draft, saga)
+            _give_up_forgotten(draft)
         case Woken():
             _report_timeout(draft)
+            _give_up_forgotten(draft)
+        case DriverFailed():
+            _report_failure(draft, event)
+            return draft.finished(saga.due_time)
     _advance(draft)
     return _with_wake_up(draft)
 
@@ -67,16 +82,13 @@ def _require_new(saga: Saga) -> None:
         raise IllegalTransitionError(f"saga {saga.id} was started already")
 
 
-def _is_open(saga: Saga, event: AttemptEnded) -> bool:
-    """An answer to attempt n never decides attempt n + 1."""
-    intent = saga.intent(event.step, event.direction)
-    return intent is not None and intent.in_flight and intent.attempt == event.attempt
-
-
 def _end_attempt(draft: Draft, event: AttemptEnded) -> None:
     intent = draft.intent(event.step, event.direction)
-    if intent is not None:
-        _settle(draft, draft.close_attempt(intent, event.answer), event.answer)
+    if intent is None:
+        return
+    is_action = event.direction is Direction.ACTION
+    answer = heard(draft.plan.by_name[event.step].action, event.answer) if is_action else event.answer
+    _settle(draft, draft.close_attempt(intent, answer), answer)
 
 
 def _settle(draft: Draft, intent: Intent, answer: Answer) -> None:
@@ -89,6 +101,10 @@ def _settle(draft: Draft, intent: Intent, answer: Answer) -> None:
             failure = settle_lookup(draft, step, intent, answer)
         case Direction.COMPENSATION:
             settle_compensation(draft, step, intent, answer)
+    _roll_back_for(draft, failure)
+
+
+def _roll_back_for(draft: Draft, failure: Failure | None) -> None:
     if failure is not None and draft.saga.state is SagaState.RUNNING:
         roll_back(draft, failure)
 
@@ -106,14 +122,20 @@ def _fail_binding(draft: Draft, event: BindingFailed) -> None:
         failure = Failure(step=event.step, reason="BINDING_FAILED", status_code="", message=message, time=draft.at.now)
         roll_back(draft, failure)
     elif event.direction is Direction.LOOKUP:
-        _settle(draft, unsent, Answer(outcome=Outcome.REJECTED, status_code="NOT_FOUND", message=message))
+        _roll_back_for(draft, give_up_lookup(draft, draft.plan.by_name[event.step], unsent))
     else:
         draft.park(unsent, DeadLetterReason.REFUSED)
 
 
+def _apply_abort(draft: Draft) -> None:
+    """An abort that the ledger has accepted rolls the saga back; its reason stands in the row already."""
+    if draft.saga.abort_requested and guards.abort_applies(draft.saga):
+        roll_back(draft, Failure(step=None, reason=ABORTED, status_code="", message="", time=draft.at.now))
+
+
 def _apply_timeout(draft: Draft) -> None:
     """Before the point of no return the saga's timeout is an abort by the coordinator."""
-    if _is_late(draft) and not draft.saga.point_of_no_return_passed:
+    if _is_late(draft) and guards.abort_applies(draft.saga):
         failure = Failure(step=None, reason=TIMED_OUT, status_code="", message=LATE, time=draft.at.now)
         roll_back(draft, failure)
 
@@ -132,29 +154,59 @@ def _timeout_reported(draft: Draft) -> bool:
     return any(letter.reason is DeadLetterReason.TIMED_OUT for letter in draft.dead_letters)
 
 
+def _report_failure(draft: Draft, event: DriverFailed) -> None:
+    """Tell a person, once, that the coordinator itself can't get on with the saga."""
+    told = DeadLetterReason.DRIVER_FAILED
+    if not any(letter.reason is told and guards.letter_is_open(letter) for letter in draft.dead_letters):
+        draft.open_dead_letter(None, None, told, event.message)
+
+
+def _give_up_forgotten(draft: Draft) -> None:
+    """What waited until the participant may have forgotten its key is not repeated any more."""
+    for intent in draft.intents:
+        if not intent.waiting or intent.direction is Direction.LOOKUP:
+            continue
+        step = draft.plan.by_name[intent.step]
+        if not guards.key_expired(step.call(intent.direction), intent, draft.at.now):
+            continue
+        told = draft.put(intent, last_error=f"{intent.last_error} ({FORGOTTEN})")
+        if intent.direction is Direction.COMPENSATION:
+            draft.park(told, DeadLetterReason.BUDGET_SPENT)
+        else:
+            _roll_back_for(draft, give_up_action(draft, step, told, Answer(outcome=Outcome.UNKNOWN)))
+
+
 def _settle_orphans(draft: Draft, found: Saga) -> None:
-    """What an earlier incarnation had in flight ended unknown; it is repeated at once, whatever the budget says.
+    """What an earlier incarnation had in flight ended unknown; it is repeated at once, whatever the budget says, unless
+    it was to run at most once.
 
     Only what was found in flight is an orphan: a lookup that the timeout has just announced is this decision's own.
     """
-    for orphan in (intent for intent in found.intents if intent.in_flight):
+    for orphan in (intent for intent in found.intents if guards.may_have_been_sent(intent)):
         intent = draft.intent(*orphan.key)
         if intent is None or not intent.in_flight:
             continue
         answer = Answer(outcome=Outcome.UNKNOWN, message="the coordinator stopped before an answer was recorded")
         closed = draft.put(draft.close_attempt(intent, answer), unsettled=True)
-        if closed.direction is Direction.ACTION and draft.saga.state is not SagaState.RUNNING:
-            _settle(draft, closed, answer)
-        else:
+        step = draft.plan.by_name[intent.step]
+        repeated = closed.direction is not Direction.ACTION or guards.may_repeat_action(
+            draft.saga.state, step, closed, draft.at.now
+        )
+        if repeated:
             draft.put(closed, next_attempt_time=draft.at.now)
+        else:
+            _roll_back_for(draft, give_up_action(draft, step, closed, answer))
 
 
 def _advance(draft: Draft) -> None:
+    _apply_abort(draft)
     _apply_timeout(draft)
     if draft.saga.state is SagaState.RUNNING:
         go_forward(draft)
     elif draft.saga.state is SagaState.COMPENSATING:
         go_backward(draft)
+    if draft.saga.state is SagaState.COMPENSATED:
+        go_on_compensated(draft)
 
 
 def _with_wake_up(draft: Draft) -> Decision:
@@ -167,13 +219,14 @@ def _with_wake_up(draft: Draft) -> Decision:
 def _due_time(draft: Draft) -> Instant | None:
     """When the saga has to be looked at next, by itself."""
     saga = draft.saga
-    if saga.state.ended or saga.state is SagaState.COMPENSATION_FAILED:
+    if saga.state is SagaState.COMMITTED or saga.state is SagaState.COMPENSATION_FAILED:
         return None
     times = [
         _overdue_time(draft, intent) if intent.next_attempt_time is None else intent.next_attempt_time
         for intent in draft.intents
         if intent.state is IntentState.PENDING
     ]
+    times.extend(end_time for i in draft.intents if (end_time := grace_end(draft, i)) is not None)
     if saga.state is SagaState.RUNNING and not _timeout_reported(draft):
         times.append(saga.deadline_time)
     return min(times, default=None)

@@ -18,7 +18,7 @@ from amends_coordinator.core.saga import (
     Intent,
     Saga,
 )
-from amends_coordinator.core.states import DeadLetterReason, Direction, IntentState, SagaState
+from amends_coordinator.core.states import DeadLetterReason, Direction, IntentState, Resolution, SagaState
 from amends_coordinator.core.transitions import IntentMove, SagaMove, move_intent, move_saga
 from amends_coordinator.core.values import copied, fill
 
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
     from amends_coordinator.core.answer import Answer
     from amends_coordinator.core.events import Moment
+
+
+TOLD_ONLY = frozenset({DeadLetterReason.ABORT_TOO_LATE, DeadLetterReason.TIMED_OUT})
+"""Dead letters that only tell a person something: no call waits for them."""
 
 
 class IntentChanges(TypedDict, total=False):
@@ -44,6 +48,9 @@ class IntentChanges(TypedDict, total=False):
     response: bytes | None
     last_error: str
     last_code: str
+    key_forced: bool
+    resolution: Resolution | None
+    resolved_by: str
     updated_time: Instant
 
 
@@ -73,7 +80,8 @@ class Draft:
         self._intents = {intent.key: intent for intent in saga.intents}
         self._changed: dict[tuple[StepName, Direction], Intent] = {}
         self._announced: dict[tuple[StepName, Direction], None] = {}
-        self._letters: list[DeadLetter] = []
+        self._letters = {letter.id: letter for letter in saga.dead_letters}
+        self._letters_changed: dict[DeadLetterId, None] = {}
         self._effects: list[Effect] = []
 
     @property
@@ -89,7 +97,7 @@ class Draft:
     @property
     def dead_letters(self) -> tuple[DeadLetter, ...]:
         """All dead letters so far."""
-        return (*self._before.dead_letters, *self._letters)
+        return tuple(self._letters.values())
 
     def intent(self, step: StepName, direction: Direction) -> Intent | None:
         """The intent of a step and direction as it is so far."""
@@ -106,7 +114,12 @@ class Draft:
         return row
 
     def move(self, intent: Intent, move: IntentMove, **changes: Unpack[IntentChanges]) -> Intent:
-        """Move an intent as the table says, and change columns of it; it waits for nothing any more."""
+        """Move an intent as the table says, and change columns of it; it waits for nothing any more, and nobody has to
+        look after it if it was parked.
+        """
+        if intent.state is IntentState.PARKED:
+            for letter in self.open_letters(intent.step, intent.direction):
+                self.close_dead_letter(letter)
         changes["state"] = move_intent(intent.state, move)
         changes["next_attempt_time"] = None
         return self.put(intent, **changes)
@@ -143,7 +156,7 @@ class Draft:
         self, step: StepName | None, direction: Direction | None, reason: DeadLetterReason, error: str
     ) -> None:
         """Ask for a person."""
-        number = len(self.dead_letters) + 1
+        number = len(self._letters) + 1
         where = f"{step or '-'}/{direction.value.lower() if direction else '-'}"
         letter = DeadLetter(
             id=DeadLetterId(f"{self._saga.id}/{where}/{number}"),
@@ -153,12 +166,32 @@ class Draft:
             last_error=error,
             opened_time=self.at.now,
         )
-        self._letters.append(letter)
+        self._letters[letter.id] = letter
+        self._letters_changed[letter.id] = None
         self.effect(Park(letter))
+
+    def close_dead_letter(self, letter: DeadLetter) -> None:
+        """Write down that a dead letter needs nobody any more."""
+        closed = copied(letter)
+        fill(closed, {"closed_time": self.at.now})
+        self._letters[letter.id] = closed
+        self._letters_changed[letter.id] = None
+
+    def open_letters(self, step: StepName, direction: Direction) -> tuple[DeadLetter, ...]:
+        """The open dead letters that say that a call is parked."""
+        return tuple(
+            letter
+            for letter in self._letters.values()
+            if letter.closed_time is None
+            and letter.step == step
+            and letter.direction is direction
+            and letter.reason not in TOLD_ONLY
+        )
 
     def park(self, intent: Intent, reason: DeadLetterReason) -> None:
         """Stop a call until a person has decided."""
-        self.move(intent, IntentMove.NEEDS_PERSON)
+        if intent.state is not IntentState.PARKED:
+            self.move(intent, IntentMove.NEEDS_PERSON)
         self.open_dead_letter(intent.step, intent.direction, reason, intent.last_error)
 
     def effect(self, effect: Effect) -> None:
@@ -167,7 +200,7 @@ class Draft:
 
     def finished(self, due_time: Instant | None) -> Decision:
         """The decision, with the saga's next due time."""
-        rows_changed = self._changed or self._letters or self._saga != self._before
+        rows_changed = self._changed or self._letters_changed or self._saga != self._before
         if not rows_changed and due_time == self._before.due_time:
             return Decision(self._before, Records(), tuple(self._effects), changed=False)
         saga = copied(self._before) if self._saga is self._before else self._saga
@@ -182,7 +215,7 @@ class Draft:
         fill(saga, row)
         records = Records(
             intents=tuple(self._changed.values()),
-            dead_letters=tuple(self._letters),
+            dead_letters=tuple(self._letters[key] for key in self._letters_changed),
             announced=tuple(self._intents[key] for key in self._announced),
         )
         return Decision(saga, records, tuple(self._effects), changed=True)

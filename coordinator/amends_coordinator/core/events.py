@@ -16,11 +16,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When, at which incarnation, and with which random fraction (from 0 to 1, for jitter) an event is decided."""
+    """When, at which incarnation, and with which random fraction (from 0 to 1, for jitter) an event is decided.
+
+    `abort_grace_us`: how long calls in flight may go on when their saga begins to roll back.
+    """
 
     now: Instant
     node: NodeId
     fraction: float = 0.0
+    abort_grace_us: int = 5_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,4 +69,12 @@ class BindingFailed:
     message: str
 
 
-Event: TypeAlias = Started | Adopted | Woken | AttemptEnded | BindingFailed
+@dataclass(frozen=True, slots=True)
+class DriverFailed:
+    """The coordinator itself failed on this saga again and again: a person has to be told."""
+
+    at: Moment
+    message: str
+
+
+Event: TypeAlias = Started | Adopted | Woken | AttemptEnded | BindingFailed | DriverFailed

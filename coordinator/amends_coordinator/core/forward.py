@@ -1,42 +1,40 @@
-"""Forward: announces the next steps of a running saga, and commits it when every step is done."""
+"""Forward: announces the next steps of a running saga, and commits it when every step is done. The steps that follow a
+compensated saga begin in the same way.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from amends_coordinator.core import guards
 from amends_coordinator.core.effects import Finish
 from amends_coordinator.core.ids import Instant
-from amends_coordinator.core.saga import Intent
-from amends_coordinator.core.states import Direction, Guarantee, IntentState, SagaState, StepKind
+from amends_coordinator.core.settle import new_intent
+from amends_coordinator.core.states import Direction, IntentState, Resolution, SagaState, StepKind
 from amends_coordinator.core.transitions import SagaMove
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from amends_coordinator.core.draft import Draft
     from amends_coordinator.core.ids import StepName
-    from amends_coordinator.core.plan import StepPlan
-
-DONE = frozenset({IntentState.SUCCEEDED, IntentState.RESOLVED})
+    from amends_coordinator.core.plan import Plan, StepPlan
+    from amends_coordinator.core.saga import Intent
 
 
 def go_forward(draft: Draft) -> None:
     """Announce every step whose predecessors are done; commit if there is nothing left to do."""
     repeat_due_attempts(draft)
-    done: set[StepName] = set()
-    unannounced: list[StepPlan] = []
-    for step in draft.plan.steps:
-        action = draft.intent(step.name, Direction.ACTION)
-        if action is None:
-            unannounced.append(step)
-        elif action.state in DONE:
-            done.add(step.name)
-    if len(done) == len(draft.plan.steps):
+    if _begin_what_can(draft, draft.plan.steps):
         draft.change(point_of_no_return_passed=True)
         draft.move_saga(SagaMove.EVERY_STEP_DONE)
         draft.effect(Finish(SagaState.COMMITTED))
-        return
-    for step in unannounced:
-        if done.issuperset(step.after):
-            _begin(draft, step)
+
+
+def go_on_compensated(draft: Draft) -> None:
+    """Announce the steps that follow a compensated saga; whatever becomes of them, its state stays."""
+    repeat_due_attempts(draft)
+    _begin_what_can(draft, draft.plan.on_compensated)
 
 
 def repeat_due_attempts(draft: Draft) -> None:
@@ -45,8 +43,7 @@ def repeat_due_attempts(draft: Draft) -> None:
         if intent.next_attempt_time is None or intent.next_attempt_time > draft.at.now:
             continue
         step = draft.plan.by_name[intent.step]
-        if intent.unsettled and step.guarantee is Guarantee.NONE:
-            # Without any guarantee the repetition itself may have doubled the effect, whatever it will answer.
+        if guards.may_double(step, intent):
             draft.change(unproven=True)
         draft.announce(intent, deadline_of(draft, step, intent.direction))
 
@@ -54,22 +51,43 @@ def repeat_due_attempts(draft: Draft) -> None:
 def deadline_of(draft: Draft, step: StepPlan, direction: Direction) -> Instant:
     """When an attempt that begins now has to end: an action before the point of no return never outlasts its saga."""
     deadline = Instant(draft.at.now + step.call(direction).timeout_us)
-    if direction is Direction.ACTION and not draft.saga.point_of_no_return_passed:
+    if direction is Direction.ACTION and guards.abort_applies(draft.saga):
         return min(deadline, draft.saga.deadline_time)
     return deadline
 
 
-def new_intent(draft: Draft, step: StepPlan, direction: Direction) -> Intent:
-    """The row of a call that hasn't been announced before."""
-    now = draft.at.now
-    method = step.call(direction).method
-    return Intent(step=step.name, direction=direction, method=method, created_time=now, updated_time=now)
+def is_done(plan: Plan, action: Intent) -> bool:
+    """Whether a step's action counts as done for those that follow it: it succeeded, or a named person said that it
+    happened, or waived it where it can't be rejected.
+    """
+    if action.state is IntentState.RESOLVED:
+        return action.resolution is Resolution.HAPPENED or action.step in plan.forward_only
+    return action.state is IntentState.SUCCEEDED
+
+
+def _begin_what_can(draft: Draft, steps: tuple[StepPlan, ...]) -> bool:
+    """Announce each step whose predecessors are done; answers whether all are done."""
+    done: set[StepName] = set()
+    unannounced: list[StepPlan] = []
+    for step in steps:
+        action = draft.intent(step.name, Direction.ACTION)
+        if action is None:
+            unannounced.append(step)
+        elif is_done(draft.plan, action):
+            done.add(step.name)
+    for step in _ready(unannounced, done):
+        _begin(draft, step)
+    return len(done) == len(steps)
+
+
+def _ready(steps: Iterable[StepPlan], done: set[StepName]) -> list[StepPlan]:
+    return [step for step in steps if done.issuperset(step.after)]
 
 
 def _begin(draft: Draft, step: StepPlan) -> None:
     """Announce a step's first attempt; with the pivot's intent, or the first retriable one's, the saga passes the
     point.
     """
-    if step.kind in (StepKind.PIVOT, StepKind.RETRIABLE):
+    if step.kind in (StepKind.PIVOT, StepKind.RETRIABLE) and draft.saga.state is SagaState.RUNNING:
         draft.change(point_of_no_return_passed=True)
     draft.announce(new_intent(draft, step, Direction.ACTION), deadline_of(draft, step, Direction.ACTION))

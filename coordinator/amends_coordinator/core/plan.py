@@ -9,8 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from amends_coordinator.core.answer import REJECTED_CODES
 from amends_coordinator.core.ids import DefinitionVersion, StepName
-from amends_coordinator.core.states import Direction, FailurePolicy, Guarantee, StepKind
+from amends_coordinator.core.states import Direction, FailurePolicy, Guarantee, OnUnknown, StepKind
+
+NOTHING_TO_UNDO_CODES = frozenset({"NOT_FOUND"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +32,10 @@ class CallPlan:
 
     `needs_response`: its request reads the action's response, so it can't be built when that never arrived.
     `by_key`: it finds its work by the action's key alone.
+    `rejected_codes`: on an action, the gRPC codes by name that are a clear no.
+    `already_done_codes`: on an action, those that say that the key or its effect is there already: the lookup is asked.
+    `nothing_to_undo_codes`: on a compensation, those that say that there was nothing to undo.
+    `idempotency_window_us`: how long the participant remembers a key, from the first attempt on; 0: for ever.
     """
 
     method: str
@@ -36,6 +43,10 @@ class CallPlan:
     retry: RetryPlan
     needs_response: bool = False
     by_key: bool = False
+    rejected_codes: frozenset[str] = REJECTED_CODES
+    already_done_codes: frozenset[str] = frozenset()
+    nothing_to_undo_codes: frozenset[str] = NOTHING_TO_UNDO_CODES
+    idempotency_window_us: int = 0
 
     @property
     def finds_unanswered_work(self) -> bool:
@@ -45,7 +56,15 @@ class CallPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepPlan:
-    """One step. `after` names the steps that must have succeeded before it begins."""
+    """One step. `after` names the steps that must have succeeded before it begins.
+
+    `guarantee` is what all its calls together promise: the weakest of them, and at most `KEY` unless one participant
+    serves them all. `lookup_seals`: a lookup that finds nothing can promise that the action never will run.
+    `on_unknown`: what happens when nothing more can be learnt about the action. `settle_delay_us`: how long after the
+    last attempt's deadline a lookup that finds nothing is believed although it seals nothing; None: never.
+    `at_most_once`: the action isn't repeated once an attempt ended unknown. `response_read`: a later step, its own
+    compensation or the saga's output reads the action's response.
+    """
 
     name: StepName
     kind: StepKind
@@ -55,6 +74,11 @@ class StepPlan:
     lookup: CallPlan | None = None
     participant: str = ""
     guarantee: Guarantee = Guarantee.KEY
+    lookup_seals: bool = False
+    on_unknown: OnUnknown = OnUnknown.COMPENSATE
+    settle_delay_us: int | None = None
+    at_most_once: bool = False
+    response_read: bool = False
 
     def call(self, direction: Direction) -> CallPlan:
         """The plan of one direction.
@@ -75,18 +99,22 @@ class StepPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps of a definition in topological order, and what holds for the saga as a whole."""
+    """The steps of a definition in topological order, and what holds for the saga as a whole.
+
+    `on_compensated` are steps that begin once the saga is compensated; their kind is retriable.
+    """
 
     name: str
     version: DefinitionVersion
     steps: tuple[StepPlan, ...]
     timeout_us: int
     failure_policy: FailurePolicy = FailurePolicy.CONTINUE
+    on_compensated: tuple[StepPlan, ...] = ()
 
     @cached_property
     def by_name(self) -> dict[StepName, StepPlan]:
-        """The steps by name."""
-        return {step.name: step for step in self.steps}
+        """All steps by name, those that begin once the saga is compensated included."""
+        return {step.name: step for step in (*self.steps, *self.on_compensated)}
 
     @cached_property
     def point_of_no_return(self) -> StepName | None:
@@ -99,15 +127,26 @@ class Plan:
 
     @cached_property
     def forward_only(self) -> frozenset[StepName]:
-        """The steps that are never rejected: retriable ones, and every read-only one behind the point of no return."""
+        """The steps that are never rejected: retriable ones, every read-only one behind the point of no return, and
+        those that begin once the saga is compensated.
+        """
         behind: set[StepName] = set()
         for step in self.steps:
             follows = any(name == self.point_of_no_return or name in behind for name in step.after)
             if step.kind is StepKind.RETRIABLE or (step.kind is StepKind.READ_ONLY and follows):
                 behind.add(step.name)
-        return frozenset(behind)
+        return frozenset(behind).union(step.name for step in self.on_compensated)
 
     @cached_property
     def dependents(self) -> dict[StepName, tuple[StepName, ...]]:
         """For each step, the steps that directly depend on it."""
         return {s.name: tuple(d.name for d in self.steps if s.name in d.after) for s in self.steps}
+
+    @cached_property
+    def descendants(self) -> dict[StepName, frozenset[StepName]]:
+        """For each step, all steps that depend on it, directly or through others."""
+        found: dict[StepName, frozenset[StepName]] = {}
+        for step in reversed(self.steps):
+            direct = self.dependents[step.name]
+            found[step.name] = frozenset(direct).union(*(found[name] for name in direct))
+        return found

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from amends_coordinator.core.ids import DeadLetterId, IdempotencyKey, Instant, NodeId, SagaId, StepName
-from amends_coordinator.core.states import DeadLetterReason, Direction, IntentState, Outcome, SagaState
+from amends_coordinator.core.states import DeadLetterReason, Direction, IntentState, Outcome, Resolution, SagaState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,6 +56,8 @@ class Intent:
     `next_attempt_time` is set while the next attempt waits for its time; a `PENDING` intent without it is in flight.
     `unsettled`: an attempt ended unknown and nothing has proven since what became of it.
     `refusals`, `spent_us`: what of the budget is used; `unsent_us`: for how long no attempt could be sent at all.
+    `key_forced`: a person had it repeated although the participant may have forgotten the key.
+    `resolution`, `resolved_by`: what a named person found, where the state is `RESOLVED`.
     """
 
     step: StepName
@@ -74,6 +76,9 @@ class Intent:
     response: bytes | None = None
     last_error: str = ""
     last_code: str = ""
+    key_forced: bool = False
+    resolution: Resolution | None = None
+    resolved_by: str = ""
     created_time: Instant
     updated_time: Instant
 

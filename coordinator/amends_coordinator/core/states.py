@@ -74,6 +74,21 @@ class FailurePolicy(Word):
     HALT = "HALT"
 
 
+class OnUnknown(Word):
+    """What is decided about a compensatable step when nothing more can be learnt about its action."""
+
+    COMPENSATE = "COMPENSATE"
+    PARK = "PARK"
+
+
+class Resolution(Word):
+    """What a named person found about a call that only a person could decide."""
+
+    HAPPENED = "HAPPENED"
+    DID_NOT_HAPPEN = "DID_NOT_HAPPEN"
+    UNDONE_BY_HAND = "UNDONE_BY_HAND"
+
+
 class Outcome(Word):
     """What an answer proves. Unknown is a value: it is never read as a failure."""
 
@@ -94,3 +109,6 @@ class DeadLetterReason(Word):
     NO_HANDLER = "NO_HANDLER"
     ABORT_TOO_LATE = "ABORT_TOO_LATE"
     TIMED_OUT = "TIMED_OUT"
+    TERMINATED = "TERMINATED"
+    UNREADABLE = "UNREADABLE"
+    DRIVER_FAILED = "DRIVER_FAILED"

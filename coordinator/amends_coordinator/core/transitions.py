@@ -21,6 +21,7 @@ class SagaMove(Word):
     ROLL_BACK = "a step was rejected or may have happened, an abort was asked for, or the timeout passed"
     EVERYTHING_UNDONE = "everything owed is settled"
     NOTHING_CAN_GO_ON = "what is left needs a person"
+    TAKEN_UP_AGAIN = "a person has retried, resolved or terminated something"
 
 
 class IntentMove(Word):
@@ -31,7 +32,9 @@ class IntentMove(Word):
     GIVEN_UP = "the budget is spent and nothing is proven"
     FOUND_NOTHING = "the compensation found nothing to undo"
     NEEDS_PERSON = "only a person can decide"
-    NOT_WANTED = "it never began and is not wanted any more"
+    NOT_WANTED = "it never began, or nothing hangs on it, and it is not wanted any more"
+    CALL_AGAIN = "it is to be called again"
+    PERSON_FOUND = "a named person said what became of it"
 
 
 SAGA_TRANSITIONS: dict[tuple[SagaState, SagaMove], SagaState] = {
@@ -39,6 +42,7 @@ SAGA_TRANSITIONS: dict[tuple[SagaState, SagaMove], SagaState] = {
     (SagaState.RUNNING, SagaMove.ROLL_BACK): SagaState.COMPENSATING,
     (SagaState.COMPENSATING, SagaMove.EVERYTHING_UNDONE): SagaState.COMPENSATED,
     (SagaState.COMPENSATING, SagaMove.NOTHING_CAN_GO_ON): SagaState.COMPENSATION_FAILED,
+    (SagaState.COMPENSATION_FAILED, SagaMove.TAKEN_UP_AGAIN): SagaState.COMPENSATING,
 }
 
 INTENT_TRANSITIONS: dict[tuple[IntentState, IntentMove], IntentState] = {
@@ -52,6 +56,16 @@ INTENT_TRANSITIONS: dict[tuple[IntentState, IntentMove], IntentState] = {
     (IntentState.UNKNOWN, IntentMove.ANSWERED_OK): IntentState.SUCCEEDED,
     (IntentState.UNKNOWN, IntentMove.REFUSED_FOR_GOOD): IntentState.REJECTED,
     (IntentState.UNKNOWN, IntentMove.NEEDS_PERSON): IntentState.PARKED,
+    # A retriable action whose lookup found nothing is repeated.
+    (IntentState.UNKNOWN, IntentMove.CALL_AGAIN): IntentState.PENDING,
+    # What a person, or a lookup that a person had asked, does with what is parked.
+    (IntentState.PARKED, IntentMove.CALL_AGAIN): IntentState.PENDING,
+    (IntentState.PARKED, IntentMove.GIVEN_UP): IntentState.UNKNOWN,
+    (IntentState.PARKED, IntentMove.ANSWERED_OK): IntentState.SUCCEEDED,
+    (IntentState.PARKED, IntentMove.REFUSED_FOR_GOOD): IntentState.REJECTED,
+    (IntentState.PARKED, IntentMove.PERSON_FOUND): IntentState.RESOLVED,
+    # A lookup is asked as often as there is something to ask.
+    (IntentState.REJECTED, IntentMove.CALL_AGAIN): IntentState.PENDING,
 }
 
 
