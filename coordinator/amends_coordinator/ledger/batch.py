@@ -107,7 +107,7 @@ class Transaction:
         Raises:
             NodeFencedError: this incarnation was shut out.
         """
-        if not self._statements.unfenced.fetch(self._connection, (self._node,)):
+        if not self._statements.is_unfenced(self._connection, self._node):
             raise NodeFencedError(
                 f"node {self._node} was fenced: drop everything it holds and start as a new incarnation"
             )
@@ -130,11 +130,12 @@ class Transaction:
             return
         ids = sorted(decision.saga_id for decision, _ in writes)
         found = {row[0]: row for row in self._statements.guard(self._connection, ids)}
+        locked = self._locked_elsewhere([saga_id for saga_id in ids if saga_id not in found])
         passed: list[DecisionRows] = []
         for decision, write in writes:
             row = found.get(decision.saga_id)
             if row is None:
-                verdicts[decision] = self._not_locked(decision.saga_id)
+                verdicts[decision] = LockedElsewhere() if decision.saga_id in locked else NotApplied()
             elif row[1] == write.seen_version and row[2] == self._node:
                 verdicts[decision] = Applied(write.seen_version + 1)
                 passed.append(_rows(decision))
@@ -146,9 +147,9 @@ class Transaction:
         self._statements.put_intent.run(self._connection, [row for rows in passed for row in rows.intents])
         self._statements.put_dead_letter.run(self._connection, [row for rows in passed for row in rows.dead_letters])
 
-    def _not_locked(self, saga_id: SagaId) -> Verdict:
-        there = self._statements.tokens(self._connection, [saga_id])
-        return LockedElsewhere() if there else NotApplied()
+    def _locked_elsewhere(self, ids: Sequence[SagaId]) -> set[str]:
+        """Which of the sagas that the guard did not give are there all the same."""
+        return {row[0] for row in self._statements.tokens(self._connection, ids)} if ids else set()
 
     def _apply_starts(self, batch: Batch, verdicts: dict[Decision, Verdict]) -> None:
         starts = [(decision, decision.content) for decision in batch.decisions if isinstance(decision.content, NewSaga)]

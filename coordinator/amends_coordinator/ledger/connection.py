@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import structlog
 from sqlalchemy.exc import DBAPIError
 
+from amends_coordinator.ledger.dialect import Fault
 from amends_coordinator.ports.ledger import LedgerError, LedgerUnavailableError
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class WriteConnection:
             raise
         except DBAPIError as error:
             self.drop()
-            if self._dialect.refuses_data(error):
+            if self._dialect.judge(error) is Fault.DATA:
                 raise
             raise unavailable(self._dialect, error) from error
         except Exception:

@@ -26,8 +26,8 @@ def open_ledger(url: str) -> Ledger:
     """
     if url == MEMORY_URL:
         return MemoryLedger()
-    from amends_coordinator.ledger.dialect import SqliteDialect
     from amends_coordinator.ledger.sql import SqlLedger
+    from amends_coordinator.ledger.sqlite import SqliteDialect
 
     return SqlLedger(SqliteDialect(sqlite_url(url)))
 

@@ -46,6 +46,9 @@ class FileLock:
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         self._descriptor = descriptor
 
+    def require_held(self) -> None:
+        """The operating system takes it from no process that lives."""
+
     def release(self) -> None:
         """Give the lock back; nothing happens if it isn't held."""
         if self._descriptor is not None:

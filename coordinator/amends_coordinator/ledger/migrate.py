@@ -34,7 +34,7 @@ def upgrade(url: str) -> None:
     """
     if url == MEMORY_URL:
         return
-    from amends_coordinator.ledger.dialect import SqliteDialect
+    from amends_coordinator.ledger.sqlite import SqliteDialect
 
     upgrade_database(SqliteDialect(sqlite_url(url)))
 

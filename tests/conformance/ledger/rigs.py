@@ -15,10 +15,10 @@ from sqlalchemy.engine import make_url
 from amends_coordinator.core.definition import StoredDefinition
 from amends_coordinator.core.ids import NodeId, SagaId
 from amends_coordinator.core.plan import Plan
-from amends_coordinator.ledger.dialect import SqliteDialect
 from amends_coordinator.ledger.memory import MemoryLedger, MemoryStore
 from amends_coordinator.ledger.migrate import upgrade
 from amends_coordinator.ledger.sql import SqlLedger
+from amends_coordinator.ledger.sqlite import SqliteDialect
 from amends_coordinator.ports.ledger import Ledger
 from tests.conformance.ledger.sagas import DEFINITION, NODE, plan_of
 

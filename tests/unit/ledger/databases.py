@@ -7,8 +7,8 @@ from pathlib import Path
 
 from sqlalchemy.engine import make_url
 
-from amends_coordinator.ledger.dialect import SqliteDialect
 from amends_coordinator.ledger.sql import SqlLedger
+from amends_coordinator.ledger.sqlite import SqliteDialect
 from tests.conformance.ledger.rigs import empty_ledger
 from tests.conformance.ledger.sagas import DEFINITION, NODE, plan_of
 

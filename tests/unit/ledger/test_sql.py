@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Insert, Table, event
-from sqlalchemy.dialects import postgresql
-from sqlalchemy.engine import Dialect, make_url
+from sqlalchemy import Connection, event
 
 from amends_coordinator.core.states import SagaState
 from amends_coordinator.ledger import reads, schema, tasks
-from amends_coordinator.ledger.dialect import SqliteDialect
 from amends_coordinator.ledger.plans import Plans
-from amends_coordinator.ledger.statements import Statements
 from tests.conformance.ledger.sagas import NODE, advanced, after, full, new, plan_of, saga, write
 from tests.unit.ledger.databases import dialect, make_file, open_file, query
-
-make_postgresql: Any = postgresql.dialect  # SQLAlchemy left it without types
-POSTGRESQL: Dialect = make_postgresql()
 
 
 async def test_plain_sql_says_what_is_going_on(tmp_path: Path) -> None:
@@ -119,34 +112,6 @@ async def test_loading_many_costs_as_many_queries_as_loading_one(tmp_path: Path)
         reads.list_sagas(connection, plans, states=frozenset(), limit=50, before=None)
     engine.dispose()
     assert counts == [5, 4, 3]
-
-
-def test_the_write_path_compiles_for_postgresql() -> None:
-    """A second dialect gets its row locks from the same statements."""
-
-    class PostgresqlInserts(SqliteDialect):
-        def insert_new(self, table: Table) -> Insert:
-            return postgresql.insert(table).on_conflict_do_nothing()
-
-        def insert_or_update(self, table: Table, *, key: Sequence[str], changed: Sequence[str]) -> Insert:
-            statement = postgresql.insert(table)
-            return statement.on_conflict_do_update(
-                index_elements=list(key), set_={name: statement.excluded[name] for name in changed}
-            )
-
-    made = Statements(PostgresqlInserts(make_url("sqlite:///unused")), POSTGRESQL)
-    seen: list[str] = []
-
-    class Recorder:
-        def exec_driver_sql(self, text: str, values: object) -> list[object]:
-            seen.append(" ".join(text.split()))
-            return []
-
-    recorder: Any = Recorder()  # stands for a connection: only this one method is called
-    made.guard(recorder, ["b", "a"])
-    made.unfenced.fetch(recorder, (NODE,))
-    assert seen[0].endswith("ORDER BY saga.id FOR NO KEY UPDATE SKIP LOCKED")
-    assert seen[1].endswith("FOR SHARE")
 
 
 async def test_questions_are_answered_while_the_writer_works(tmp_path: Path) -> None:
