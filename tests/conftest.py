@@ -1,11 +1,15 @@
-"""Settings that every test shares: where temporary files go, and how Hypothesis behaves on a busy machine."""
+"""What every test shares: where temporary files go, how Hypothesis behaves on a busy machine, and a real PostgreSQL."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.postgres import NOT_TESTED, LedgerDatabases, PostgresServer, find_package
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 
@@ -17,3 +21,36 @@ os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_temporary))
 # No deadline per example: a slow machine is not a wrong answer. A failure prints the blob that replays it.
 settings.register_profile("amends", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("amends")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL of this test run, begun by the first test that asks for it and ended with the last one."""
+    package = find_package()
+    if package is None:
+        pytest.skip(NOT_TESTED)
+    server = PostgresServer(package)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def ledger_databases(postgres: PostgresServer) -> LedgerDatabases:
+    """Where tests get a database with an empty ledger from."""
+    return LedgerDatabases(postgres)
+
+
+@pytest.fixture
+def postgres_ledger(ledger_databases: LedgerDatabases) -> Iterator[str]:
+    """The URL of an empty ledger on PostgreSQL, which the test may fill, but whose tables it leaves as they are."""
+    name = ledger_databases.take()
+    yield ledger_databases.server.url(name)
+    ledger_databases.give_back(name)
+
+
+@pytest.fixture
+def postgres_database(postgres: PostgresServer) -> Iterator[str]:
+    """The URL of a database without any table, which the test may do anything to."""
+    name = postgres.create_database()
+    yield postgres.url(name)
+    postgres.drop_database(name)
