@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
-from amends_coordinator.core import backward, decide, draft, settle
+from amends_coordinator.core import backward, decide, draft, guards, settle
 from amends_coordinator.core.answer import Answer
 from amends_coordinator.core.draft import Draft
 from amends_coordinator.core.effects import CALL_OF, Effect, Finish
@@ -28,24 +27,24 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 def believe_every_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     """An unsealed refusal after an unknown attempt is taken for proof that nothing happened."""
 
-    def refused(draft: Draft, step: StepPlan, intent: Intent, answer: Answer) -> bool:
-        return answer.outcome in (Outcome.REJECTED, Outcome.REJECTED_SEALED)
+    def refused(intent: Intent, outcome: Outcome) -> bool:
+        return outcome in (Outcome.REJECTED, Outcome.REJECTED_SEALED)
 
-    monkeypatch.setattr(settle, "_refused_for_good", refused)
+    monkeypatch.setattr(guards, "is_proof", refused)
 
 
 def compensate_beside_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compensations don't wait for actions and lookups that are in flight."""
 
-    def nothing_in_flight(draft: Draft) -> bool:
-        return False
+    def landed(intents: Iterable[Intent]) -> bool:
+        return True
 
-    monkeypatch.setattr(backward, "_forward_call_in_flight", nothing_in_flight)
+    monkeypatch.setattr(guards, "calls_have_landed", landed)
 
 
 def forget_halt(monkeypatch: pytest.MonkeyPatch) -> None:
     """A parked compensation never holds back the older ones."""
-    monkeypatch.setattr(backward, "FailurePolicy", SimpleNamespace(HALT=None))
+    monkeypatch.setattr(guards, "parked_holds_back", lambda policy: False)
 
 
 def guess_the_pivot(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,16 +73,6 @@ def forget_orphans(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decide, "_settle_orphans", repeat)
 
 
-def call_orphans_of_this_decision(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lookup that the timeout has just announced is taken for an orphan of an earlier incarnation."""
-    original = decide._settle_orphans  # pyright: ignore[reportPrivateUsage]  # what is planted over
-
-    def settle_all(draft: Draft, found: Saga) -> None:
-        original(draft, replace(found, intents=draft.intents))
-
-    monkeypatch.setattr(decide, "_settle_orphans", settle_all)
-
-
 def trust_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A compensation that finds nothing counts as done, even where the action is known to have happened."""
     original = settle.settle_compensation
@@ -109,11 +98,10 @@ def claim_proof(monkeypatch: pytest.MonkeyPatch) -> None:
 def listen_to_late_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer to an earlier attempt decides the one that is in flight."""
 
-    def is_open(saga: Saga, event: AttemptEnded) -> bool:
-        intent = saga.intent(event.step, event.direction)
+    def is_open(intent: Intent | None, event: AttemptEnded) -> bool:
         return intent is not None and intent.in_flight
 
-    monkeypatch.setattr(decide, "_is_open", is_open)
+    monkeypatch.setattr(guards, "is_open", is_open)
 
 
 def call_without_record(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +144,6 @@ PLANTED: tuple[tuple[Plant, str, Options, str], ...] = (
     (forget_halt, "CC", HALT, "S5"),
     (guess_the_pivot, "CP", Options(rounds=1), "S6"),
     (forget_orphans, "C", Options(rounds=1), "S4"),
-    (call_orphans_of_this_decision, "C", Options(rounds=2), "S2"),
     (trust_not_found, "C", Options(rounds=1), "S4"),
     (claim_proof, "C", Options(rounds=1), "S4"),
     (listen_to_late_answers, "C", Options(rounds=2), "late"),

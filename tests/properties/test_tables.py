@@ -21,8 +21,13 @@ from tests.properties.answers import ANSWERS
 from tests.properties.plans import Options, small_plan
 from tests.properties.search import search
 
-SET_BY_PEOPLE_ONLY = frozenset({IntentState.RESOLVED})
-"""States that the core reads and that nothing sets until operators can resolve dead letters."""
+OF_PEOPLE = {(SagaState.COMPENSATION_FAILED, SagaMove.TAKEN_UP_AGAIN)}
+"""Rows that only a verb of a person leads to; their tests are those of the verbs."""
+
+OF_PEOPLE_OR_LATER_CALLS = {
+    row for row in INTENT_TRANSITIONS if row[0] is IntentState.PARKED or row[1] is IntentMove.CALL_AGAIN
+}
+TOLD_BY_OTHERS = {DeadLetterReason.TERMINATED, DeadLetterReason.UNREADABLE, DeadLetterReason.DRIVER_FAILED}
 
 
 def _plans() -> tuple[Plan, ...]:
@@ -56,16 +61,16 @@ def test_every_row_of_the_tables_is_used(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(draft.Draft, "open_dead_letter", watched_letter)
     for plan in _plans():
         assert not search(plan).broken
-    assert sagas == set(SAGA_TRANSITIONS)
-    assert intents == set(INTENT_TRANSITIONS)
-    assert reasons == set(DeadLetterReason)
+    assert sagas | OF_PEOPLE == set(SAGA_TRANSITIONS)
+    assert intents | OF_PEOPLE_OR_LATER_CALLS == set(INTENT_TRANSITIONS)
+    assert reasons | TOLD_BY_OTHERS == set(DeadLetterReason)
 
 
 def test_every_member_has_its_place() -> None:
     """Every state is reached or left by the tables, every move is in one, every outcome is answered by somebody."""
     reached = {SagaState.RUNNING, *SAGA_TRANSITIONS.values()}
     assert reached == set(SagaState)
-    assert {IntentState.PENDING, *INTENT_TRANSITIONS.values(), *SET_BY_PEOPLE_ONLY} == set(IntentState)
+    assert {IntentState.PENDING, *INTENT_TRANSITIONS.values()} == set(IntentState)
     assert {move for _, move in SAGA_TRANSITIONS} == set(SagaMove)
     assert {move for _, move in INTENT_TRANSITIONS} == set(IntentMove)
     assert {answer.outcome for answers in ANSWERS.values() for answer in answers} == set(Outcome)

@@ -44,7 +44,7 @@ def test_lookup_that_cannot_be_built_proves_nothing() -> None:
           reserve action UNKNOWN
           call reserve lookup #1
         binding of reserve lookup fails
-          reserve lookup REJECTED
+          reserve lookup UNKNOWN
           saga COMPENSATING, OUTCOME_UNKNOWN of reserve
           call reserve compensation #1
         """,
