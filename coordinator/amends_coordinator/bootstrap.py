@@ -13,7 +13,6 @@ import signal
 import socket
 import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -25,7 +24,7 @@ from amends_coordinator.engine.engine import Engine
 from amends_coordinator.engine.registry import Registry
 from amends_coordinator.engine.settings import EngineSettings
 from amends_coordinator.grpc_api.server import Api, ApiSettings, CannotListenError, target
-from amends_coordinator.ledger.factory import MEMORY_URL, open_ledger, sqlite_url
+from amends_coordinator.ledger.factory import MEMORY_URL, open_ledger, place_of, sqlite_file
 from amends_coordinator.ledger.migrate import upgrade
 from amends_coordinator.ports.ledger import LedgerError
 from amends_coordinator.settings import Settings, SettingsError
@@ -149,7 +148,7 @@ async def serve(
     """
     settings.check()
     await asyncio.to_thread(_make_if_missing, settings.ledger_url)
-    coordinator = Coordinator(settings, ledger=open_ledger(settings.ledger_url))
+    coordinator = Coordinator(settings, ledger=open_ledger(settings.ledger_url, lease_s=settings.lease_ttl_s))
     try:
         port = await coordinator.start()
         if ready is not None:
@@ -223,7 +222,7 @@ def migrate(url: str | None = None) -> str:
     if chosen == MEMORY_URL:
         return "a ledger in memory has no schema; there is nothing to do"
     upgrade(chosen)
-    return f"the ledger {sqlite_url(chosen).database} has the schema of this release"
+    return f"the ledger {place_of(chosen)} has the schema of this release"
 
 
 async def _until_signal(settings: Settings) -> None:
@@ -235,10 +234,10 @@ async def _until_signal(settings: Settings) -> None:
 
 
 def _make_if_missing(url: str) -> None:
-    """Make a SQLite ledger that doesn't exist yet; one that exists is never changed without being asked to."""
-    if url == MEMORY_URL:
+    """Make a SQLite ledger that doesn't exist yet; a database that exists is never changed without being asked to."""
+    file = sqlite_file(url)
+    if file is None:
         return
-    file = Path(sqlite_url(url).database or "")
     try:
         missing = not file.exists() or not file.stat().st_size
     except OSError:
@@ -263,6 +262,7 @@ def _engine_settings(settings: Settings) -> EngineSettings:
         lease_ttl_s=settings.lease_ttl_s,
         max_running_sagas=settings.max_running_sagas,
         payload_limit_bytes=settings.payload_limit_bytes,
+        abort_grace_s=settings.abort_grace_s,
     )
 
 

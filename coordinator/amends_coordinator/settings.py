@@ -63,6 +63,10 @@ class Settings(BaseSettings):
     connect_gate_s: Seconds = 1.0
     """How long, in seconds, a call waits for a ready channel before it counts as not sent. Default 1."""
 
+    abort_grace_s: Seconds = 5.0
+    """How long, in seconds, calls under way may go on when their saga begins to roll back; then they are cancelled.
+    Default 5."""
+
     participant_lease_s: Seconds = 30.0
     """How long, in seconds, a participant's announcement holds unless it is renewed. Default 30."""
 

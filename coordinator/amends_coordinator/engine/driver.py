@@ -19,6 +19,7 @@ from amends_coordinator.core.effects import (
     CallCompensation,
     CallLookup,
     CancelCall,
+    Finish,
     IgnoreLateAnswer,
     WakeAt,
 )
@@ -30,7 +31,7 @@ from amends_coordinator.engine.calling import begun_later, call_request
 from amends_coordinator.ports.ledger import LedgerUnavailableError, StoredSaga, SupersededError, Write
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from amends_coordinator.core.decision import Decision
     from amends_coordinator.core.effects import Call, Effect
@@ -68,7 +69,8 @@ class Surroundings:
 
     def moment(self) -> Moment:
         """Now, at this node, with a fresh random fraction."""
-        return Moment(self.clock.now(), self.node, self.clock.fraction())
+        grace_us = round(self.settings.abort_grace_s * 1e6)
+        return Moment(self.clock.now(), self.node, self.clock.fraction(), grace_us)
 
 
 class Driver:
@@ -77,14 +79,28 @@ class Driver:
     Whoever brings an event decides it: the task of a call that has ended goes on with the decision, its write, and the
     next call if there is one. While one task decides, others only leave their events with it; so a saga that goes on
     well is one task from its first call to its end, and decisions never overlap.
+
+    Args:
+        stored: the saga as it was made durable last.
+        definition: its definition, compiled.
+        surroundings: what every driver of the node works with.
+        settled: called when the saga has ended or can't go on without a person, each time that happens.
     """
 
-    def __init__(self, stored: StoredSaga, definition: CompiledDefinition, surroundings: Surroundings) -> None:
+    def __init__(
+        self,
+        stored: StoredSaga,
+        definition: CompiledDefinition,
+        surroundings: Surroundings,
+        *,
+        settled: Callable[[StoredSaga], None],
+    ) -> None:
         self._saga = stored.saga
         self._version = stored.version
         self._definition = definition
         self._around = surroundings
-        self._events: deque[Event] = deque()
+        self._settled = settled
+        self._events: deque[Event | None] = deque()  # None: somebody else wrote the saga
         self._deciding = False
         self._to_call: deque[Call] = deque()
         self._calls: dict[tuple[StepName, Direction], asyncio.Task[None]] = {}
@@ -131,6 +147,12 @@ class Driver:
         if not self._deciding:
             self._end_if_at_rest()
 
+    def nudge(self) -> None:
+        """Somebody else has written the saga: look at it again and go on with what stands there now."""
+        self._events.append(None)
+        if self._over is not None and not self._deciding:
+            self._spawn(self._go_on(), f"saga {self._saga.id} is looked at again")
+
     async def _decide_all(self) -> None:
         """Decide the events that wait, one after the other, unless another task is at it: that one takes ours too.
 
@@ -163,8 +185,11 @@ class Driver:
             return True
         return self._wake_time - self._around.clock.now() > self._around.settings.idle_unload_s * 1e6
 
-    async def _decide(self, event: Event) -> None:
+    async def _decide(self, event: Event | None) -> None:
         """Decide one event, make the decision durable, tell of it, and carry out its effects."""
+        if event is None:
+            await self._look_again()
+            event = Woken(self._around.moment())
         before = self._saga.state
         decision = await self._write(event)
         self._tell(decision, before)
@@ -212,6 +237,29 @@ class Driver:
         if current.owner != self._around.node:
             raise SagaLostError(f"saga {current.saga.id} is driven by {current.owner or 'nobody'} now")
         self._saga, self._version = current.saga, current.version
+        self._forget_calls_that_were_closed()
+
+    def _forget_calls_that_were_closed(self) -> None:
+        """Stop waiting for calls that whoever wrote the saga has closed: their answers decide nothing any more."""
+        for key in [key for key in self._calls if not self._is_in_flight(*key)]:
+            self._calls.pop(key).cancel()
+        self._to_call = deque(effect for effect in self._to_call if self._is_in_flight(*_key(effect)))
+
+    def _is_in_flight(self, step: StepName, direction: Direction) -> bool:
+        intent = self._saga.intent(step, direction)
+        return intent is not None and intent.in_flight
+
+    async def _look_again(self) -> None:
+        """Take the saga over as it stands in the ledger, if it was written by somebody else."""
+        while True:
+            try:
+                current = await self._around.ledger.load(self._saga.id)
+            except LedgerUnavailableError:
+                await asyncio.sleep(LEDGER_PAUSE_S)
+                continue
+            if current is not None and current.version != self._version:
+                self._take_over(current)
+            return
 
     def _tell(self, decision: Decision, before: SagaState) -> None:
         for intent in decision.records.intents:
@@ -231,12 +279,12 @@ class Driver:
                     task.cancel()
             case WakeAt():
                 self._wake_time = effect.time
+            case Finish():
+                self._settled(self.stored)
             case IgnoreLateAnswer():
                 self._around.telemetry.late_answer(self._saga)
             case _:
-                # Park and Finish were told when their rows were; the engine wakes those who wait when the driver
-                # returns.
-                pass
+                pass  # Park was told when its row was
 
     def _begin_calls(self) -> None:
         """Make the calls that decisions want, each in a task of its own."""
@@ -275,8 +323,7 @@ class Driver:
         self._calls.pop((step, direction), None)
         self._events.append(AttemptEnded(self._around.moment(), step, direction, effect.attempt, answer))
 
-    async def _wake_up(self) -> None:
-        self._events.append(Woken(self._around.moment()))
+    async def _go_on(self) -> None:
         await self._decide_all()
         self._begin_calls()
 
@@ -315,7 +362,8 @@ class Driver:
         if self._wake_time is None or self._around.clock.now() < self._wake_time:
             self._set_timer()
         else:
-            self._spawn(self._wake_up(), f"saga {self._saga.id} wakes")
+            self._events.append(Woken(self._around.moment()))
+            self._spawn(self._go_on(), f"saga {self._saga.id} wakes")
 
     async def _let_go(self) -> None:
         """Cancel what is still going on, and wait until it has stopped: no call outlives its driver."""

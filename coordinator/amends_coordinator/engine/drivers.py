@@ -1,20 +1,23 @@
 """The drivers of a node: starts them, keeps and watches their tasks, and takes up again those that fail.
 
 Nothing that one driver raises reaches the others (L2). A saga whose driver failed is loaded anew and taken up again
-after
-a pause that doubles each time; until then the sweeper leaves it alone.
+after a pause that doubles each time; until then the sweeper leaves it alone. One that fails again and again gets a dead
+letter besides, so that a person hears of it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from amends_coordinator.core.events import Adopted
+from amends_coordinator.core.decide import decide
+from amends_coordinator.core.events import Adopted, DriverFailed
 from amends_coordinator.core.states import SagaState
+from amends_coordinator.core.text import clean_text
 from amends_coordinator.engine.driver import Driver, SagaLostError
-from amends_coordinator.ports.ledger import NodeFencedError, UnknownPlanError
+from amends_coordinator.ports.ledger import NodeFencedError, StoredSaga, UnknownPlanError, Write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,14 +29,22 @@ if TYPE_CHECKING:
     from amends_coordinator.definitions.catalog import Catalog
     from amends_coordinator.definitions.compiled import CompiledDefinition
     from amends_coordinator.engine.driver import Surroundings
-    from amends_coordinator.ports.ledger import StoredSaga
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 30.0
 LARGEST_DOUBLING = 20
+FAILURES_BEFORE_DEAD_LETTER = 5
 ENDS_REMEMBERED = 1_000
 LARGEST_END_REMEMBERED_BYTES = 16_384
 RESTING = frozenset({SagaState.COMMITTED, SagaState.COMPENSATED, SagaState.COMPENSATION_FAILED})
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """How often in a row the driver of a saga has failed, and what it said last."""
+
+    count: int
+    last: str
 
 
 class Drivers:
@@ -42,6 +53,7 @@ class Drivers:
     Args:
         around: what every driver works with.
         catalog: the compiled definitions.
+        settled: called each time a saga has ended or can't go on without a person, as it was made durable then.
         left: called each time a driver has let go of a saga: its id, and the saga as it was made durable last (None
             where the driver failed).
         fenced: called when the ledger says that this node is shut out.
@@ -52,17 +64,19 @@ class Drivers:
         around: Surroundings,
         catalog: Catalog,
         *,
+        settled: Callable[[StoredSaga], None],
         left: Callable[[SagaId, StoredSaga | None], None],
         fenced: Callable[[NodeFencedError], None],
     ) -> None:
         self._around = around
         self._catalog = catalog
+        self._settled = settled
         self._left = left
         self._fenced = fenced
         self._tasks: dict[SagaId, asyncio.Task[None]] = {}
         self._in_memory: dict[SagaId, Driver] = {}
         self._ended: OrderedDict[SagaId, StoredSaga] = OrderedDict()
-        self._failures: dict[SagaId, int] = {}
+        self._failures: dict[SagaId, Failures] = {}
         self._pauses: dict[SagaId, asyncio.TimerHandle] = {}
         self._stopping = False
 
@@ -87,12 +101,18 @@ class Drivers:
         effects: tuple[Effect, ...] = (),
     ) -> None:
         """Drive a saga from an event on, or from the effects of a decision that is durable already."""
-        driver = Driver(stored, definition, self._around)
+        driver = Driver(stored, definition, self._around, settled=self._settled)
         if self._stopping:
             driver.wind_down()
         saga_id = stored.saga.id
         self._in_memory[saga_id] = driver  # from the first moment, so that a stop and those who wait find it
         self._keep(saga_id, asyncio.create_task(self._watch(saga_id, driver, first, effects), name=f"saga {saga_id}"))
+
+    def nudge(self, saga_id: SagaId) -> None:
+        """Somebody has written this saga past its driver: have that look at it, if it is here."""
+        driver = self._in_memory.get(saga_id)
+        if driver is not None:
+            driver.nudge()
 
     async def adopt(self, stored: StoredSaga) -> None:
         """Drive a saga that nobody in this process drives: what it has in flight nobody here will hear of."""
@@ -150,8 +170,8 @@ class Drivers:
         self._around.telemetry.driver_failed(saga_id, error)
         if self._stopping:
             return
-        count = self._failures.get(saga_id, 0)
-        self._failures[saga_id] = count + 1
+        count = self._failures[saga_id].count if saga_id in self._failures else 0
+        self._failures[saga_id] = Failures(count + 1, repr(error))
         pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(count, LARGEST_DOUBLING))
         self._pauses[saga_id] = asyncio.get_running_loop().call_later(pause_s, self._take_up, saga_id)
 
@@ -163,14 +183,31 @@ class Drivers:
     async def _reload(self, saga_id: SagaId) -> None:
         try:
             stored = await self._around.ledger.load(saga_id)
-            self._tasks.pop(saga_id, None)
-            if stored is not None and stored.saga.state not in RESTING and stored.owner == self._around.node:
-                await self.adopt(stored)
-            else:
+            if stored is None or stored.saga.due_time is None or stored.owner != self._around.node:
+                self._tasks.pop(saga_id, None)
                 self._failures.pop(saga_id, None)
+                return
+            failures = self._failures.get(saga_id)
+            if failures is not None and failures.count >= FAILURES_BEFORE_DEAD_LETTER:
+                stored = await self._ask_for_a_person(stored, failures)
+            self._tasks.pop(saga_id, None)
+            await self.adopt(stored)
         except Exception as error:  # noqa: BLE001 - as above: told, and tried again.
             self._tasks.pop(saga_id, None)
             self._failed(saga_id, error)
+
+    async def _ask_for_a_person(self, stored: StoredSaga, failures: Failures) -> StoredSaga:
+        """Open a dead letter, unless one is, that says that the coordinator fails on this saga. It goes on trying."""
+        message = clean_text(f"the coordinator failed on it {failures.count} times, last with {failures.last}")
+        decision = decide(stored.saga, DriverFailed(self._around.moment(), message))
+        if not decision.changed:
+            return stored
+        letters = decision.records.dead_letters
+        write = Write(saga=decision.saga, seen_version=stored.version, dead_letters=letters)
+        version = await self._around.ledger.append(write)
+        for letter in letters:
+            self._around.telemetry.dead_letter_opened(decision.saga, letter)
+        return StoredSaga(saga=decision.saga, version=version, owner=stored.owner)
 
     async def _definition_of(self, saga: Saga) -> CompiledDefinition:
         found = self._catalog.find(saga.plan.name, saga.plan.version)

@@ -51,7 +51,9 @@ class Engine:
         self._ids = ids
         self._catalog = catalog
         self._waiters = Waiters()
-        self._drivers = Drivers(self._around, catalog, left=self._saga_left, fenced=self._end_fenced)
+        self._drivers = Drivers(
+            self._around, catalog, settled=self._saga_settled, left=self._saga_left, fenced=self._end_fenced
+        )
         self._sweeper = Sweeper(self._around, self._drivers)
         self._stopping = False
         self._starting = 0  # on their way into the ledger, and into memory then
@@ -152,6 +154,16 @@ class Engine:
             input_hash_recipe=RECIPE,
         )
         return await self._around.ledger.start(new)
+
+    def nudge(self, saga_id: SagaId) -> None:
+        """Somebody has written this saga past its driver: have it looked at now, in memory or by the sweeper."""
+        self._drivers.nudge(saga_id)
+        self._sweeper.look_now()
+
+    def _saga_settled(self, stored: ledgers.StoredSaga) -> None:
+        """An end is told when the driver lets go, which is at once, unless steps follow the compensated saga."""
+        if stored.saga.due_time is not None:
+            self._waiters.wake(stored.saga.id, stored)
 
     def _saga_left(self, saga_id: SagaId, stored: ledgers.StoredSaga | None) -> None:
         self._waiters.wake(saga_id, stored)

@@ -14,6 +14,7 @@ class EngineSettings:
     lease_ttl_s: how long a node without a sign of life keeps its sagas.
     max_running_sagas: how many sagas are held in memory; more wait in the ledger.
     payload_limit_bytes: the largest request that is sent.
+    abort_grace_s: how long calls in flight may go on when their saga begins to roll back.
     idle_unload_s: a saga that waits longer than this leaves memory and comes back by its due time.
     """
 
@@ -22,4 +23,5 @@ class EngineSettings:
     lease_ttl_s: float = 10.0
     max_running_sagas: int = 10_000
     payload_limit_bytes: int = 1_048_576
+    abort_grace_s: float = 5.0
     idle_unload_s: float = 5.0
