@@ -6,94 +6,43 @@ incarnation crash (`abandon`) and open the same store again, as a restarted proc
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass, field, replace
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from amends_coordinator.core.definition import StoredDefinition
-from amends_coordinator.core.ids import DefinitionVersion, Instant, NodeId, SagaId, StepName
-from amends_coordinator.core.saga import DeadLetter, Intent, Saga
-from amends_coordinator.core.states import SagaState
+from amends_coordinator.core.ids import Instant
+from amends_coordinator.core.states import DeadLetterReason
+from amends_coordinator.ledger.memory_repairs import MemoryRepairs
+from amends_coordinator.ledger.memory_store import MemoryStore, Node, Record, merged
 from amends_coordinator.ports.ledger import (
-    InstanceRow,
     LedgerLockedError,
-    LedgerUnavailableError,
-    NewSaga,
-    NodeFencedError,
     Page,
-    ParticipantRow,
     Started,
     StoredSaga,
     SupersededError,
-    UnknownPlanError,
     UnreadableSagaError,
-    Write,
     WriteRefusedError,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from amends_coordinator.core.ids import DeadLetterId
+    from amends_coordinator.core.definition import StoredDefinition
+    from amends_coordinator.core.ids import DefinitionVersion, NodeId, SagaId
     from amends_coordinator.core.plan import Plan
-    from amends_coordinator.core.states import Direction
+    from amends_coordinator.core.states import SagaState
+    from amends_coordinator.ports.ledger import InstanceRow, NewSaga, ParticipantRow, Write
+
+__all__ = ["MemoryLedger", "MemoryStore"]
 
 _log: Any = structlog.get_logger(__name__)  # structlog's loggers are untyped proxies
 _UNREADABLE_PAUSE_US = 60_000_000
 
 
-@dataclass(slots=True, kw_only=True)
-class _Record:
-    """One saga as stored, and what recognises a start or a write that is sent again."""
-
-    stored: StoredSaga
-    start_token: str
-    last_write: Write | None = None
-
-
-@dataclass(slots=True)
-class _Node:
-    """One incarnation's row."""
-
-    heartbeat: Instant | None = None
-    fenced: bool = False
-
-
-@dataclass(slots=True)
-class MemoryStore:
-    """What outlives a process: the rows of one ledger, and who holds its lock."""
-
-    records: dict[SagaId, _Record] = field(default_factory=dict[SagaId, _Record])
-    definitions: dict[tuple[str, DefinitionVersion], StoredDefinition] = field(
-        default_factory=dict[tuple[str, DefinitionVersion], StoredDefinition]
-    )
-    participants: dict[str, ParticipantRow] = field(default_factory=dict[str, ParticipantRow])
-    instances: dict[tuple[str, str], InstanceRow] = field(default_factory=dict[tuple[str, str], InstanceRow])
-    nodes: dict[NodeId, _Node] = field(default_factory=dict[NodeId, _Node])
-    holder: NodeId | None = None
-
-    def fence(self, node: NodeId) -> None:
-        """Shut an incarnation out: nothing that it writes is applied any more."""
-        self.nodes[node].fenced = True
-
-    def lose_definition_of(self, saga_id: SagaId) -> None:
-        """Damage a saga: let it name a definition that isn't there."""
-        record = self.records[saga_id]
-        saga = record.stored.saga
-        lost = replace(saga.plan, version=DefinitionVersion("lost"))
-        record.stored = replace(record.stored, saga=replace(saga, plan=lost))
-
-
-class MemoryLedger:
+class MemoryLedger(MemoryRepairs):
     """The ledger port on a `MemoryStore` (a new one unless given)."""
-
-    def __init__(self, store: MemoryStore | None = None) -> None:
-        self.store = store if store is not None else MemoryStore()
-        self._node: NodeId | None = None
-        self._make_plan: Callable[[StoredDefinition], Plan] | None = None
-        self._plans: dict[tuple[str, DefinitionVersion], Plan] = {}
 
     async def open(self, node: NodeId, *, plans: Callable[[StoredDefinition], Plan]) -> None:
         """See the port."""
@@ -105,7 +54,7 @@ class MemoryLedger:
         self._make_plan = plans
         for other in store.nodes.values():
             other.fenced = True
-        store.nodes[node] = _Node()
+        store.nodes[node] = Node(started=Instant(time.time_ns() // 1_000))
         self._release(lambda owner: owner is not None)
 
     async def close(self) -> None:
@@ -137,7 +86,7 @@ class MemoryLedger:
                 "put it there first"
             )
         stored = StoredSaga(saga=new.saga, version=1, owner=new.owner)
-        self.store.records[new.saga.id] = _Record(stored=stored, start_token=new.start_token)
+        self.store.records[new.saga.id] = Record(stored=stored, start_token=new.start_token)
         return Started(started=True, stored=stored)
 
     async def append(self, write: Write) -> int:
@@ -151,7 +100,7 @@ class MemoryLedger:
             if record.last_write == write:
                 return write.seen_version + 1
             raise SupersededError(self._readable(stored))
-        record.stored = replace(stored, saga=_merge(stored.saga, write), version=stored.version + 1)
+        record.stored = replace(stored, saga=merged(stored.saga, write), version=stored.version + 1)
         record.last_write = write
         return record.stored.version
 
@@ -176,6 +125,7 @@ class MemoryLedger:
                 stored = self._readable(record.stored)
             except UnreadableSagaError as error:
                 _log.error("saga unreadable", saga_id=saga_id, error=str(error))
+                self.put_letter_of(saga_id, reason=DeadLetterReason.UNREADABLE, last_error=str(error), now=now)
                 later = Instant(now + _UNREADABLE_PAUSE_US)
                 record.stored = replace(record.stored, saga=replace(record.stored.saga, due_time=later))
                 continue
@@ -244,42 +194,13 @@ class MemoryLedger:
         instances = [self.store.instances[key] for key in sorted(self.store.instances)]
         return [self.store.participants[name] for name in sorted(self.store.participants)], instances
 
-    async def _writing(self) -> NodeId:
-        """Let others run first, as a database would, then answer the node, if it may write."""
-        await asyncio.sleep(0)
-        node = self._opened()
-        if self.store.nodes[node].fenced:
-            raise NodeFencedError(f"node {node} was fenced: drop everything it holds and start as a new incarnation")
-        return node
-
-    async def _reading(self) -> None:
-        await asyncio.sleep(0)
-        self._opened()
-
-    def _opened(self) -> NodeId:
-        if self._node is None:
-            raise LedgerUnavailableError("this ledger is not open: open it first, and use it no more once it is closed")
-        return self._node
-
     def _release(self, released: Callable[[NodeId | None], bool]) -> None:
         for record in self.store.records.values():
             stored = record.stored
-            if released(stored.owner) and not stored.saga.state.ended:
+            unfinished = stored.saga.due_time is not None or not stored.saga.state.ended
+            if released(stored.owner) and unfinished:
                 saga = replace(stored.saga, due_time=stored.saga.updated_time)
                 record.stored = StoredSaga(saga=saga, version=stored.version + 1, owner=None)
-
-    def _readable(self, stored: StoredSaga) -> StoredSaga:
-        plan = stored.saga.plan
-        return replace(stored, saga=replace(stored.saga, plan=self._plan(plan.name, plan.version)))
-
-    def _plan(self, name: str, version: DefinitionVersion) -> Plan:
-        plan = self._plans.get((name, version))
-        if plan is None:
-            definition = self.store.definitions.get((name, version))
-            if definition is None or self._make_plan is None:
-                raise UnknownPlanError(f"the ledger has no definition {name} {version}: register it again")
-            plan = self._plans[name, version] = _planned(self._make_plan, definition)
-        return plan
 
     def _summaries(self, found: Sequence[StoredSaga]) -> list[StoredSaga]:
         summaries: list[StoredSaga] = []
@@ -293,15 +214,6 @@ class MemoryLedger:
         return summaries
 
 
-def _planned(make_plan: Callable[[StoredDefinition], Plan], definition: StoredDefinition) -> Plan:
-    try:
-        return make_plan(definition)
-    except Exception as error:
-        raise UnknownPlanError(
-            f"definition {definition.name} {definition.version} gives no plan: {error}; run the release that stored it"
-        ) from error
-
-
 def _position(stored: StoredSaga) -> tuple[Instant, SagaId]:
     return (stored.saga.created_time, stored.saga.id)
 
@@ -309,24 +221,4 @@ def _position(stored: StoredSaga) -> tuple[Instant, SagaId]:
 def _is_due(stored: StoredSaga, node: NodeId, now: Instant) -> bool:
     due_time = stored.saga.due_time
     free = stored.owner is None or stored.owner == node
-    return free and due_time is not None and due_time <= now and not stored.saga.state.ended
-
-
-def _merge(old: Saga, write: Write) -> Saga:
-    """The saga as a database would hold it: of the intents and dead letters only the listed ones change."""
-    new = write.saga
-    intents: dict[tuple[StepName, Direction], Intent] = {intent.key: intent for intent in old.intents}
-    intents.update((intent.key, intent) for intent in write.intents)
-    letters: dict[DeadLetterId, DeadLetter] = {letter.id: letter for letter in old.dead_letters}
-    letters.update((letter.id, letter) for letter in write.dead_letters)
-    return replace(
-        new,
-        plan=old.plan,
-        input=old.input,
-        labels=old.labels,
-        created_time=old.created_time,
-        traceparent=old.traceparent,
-        tracestate=old.tracestate,
-        intents=tuple(intents[intent.key] for intent in new.intents if intent.key in intents),
-        dead_letters=tuple(letters[letter.id] for letter in new.dead_letters if letter.id in letters),
-    )
+    return free and due_time is not None and due_time <= now

@@ -39,7 +39,7 @@ SAGA_COLUMNS = (
 INTENT_KEY = ("saga_id", "step", "direction")
 INTENT_CHANGES = (
     "state", "attempt", "attempts", "attempts_left_out", "next_attempt_time", "unsettled", "refusals", "spent_us",
-    "unsent_us", "request", "response", "last_error", "last_code", "updated_time",
+    "unsent_us", "request", "response", "last_error", "last_code", "key_forced", "resolution", "resolved_by", "updated_time",
 )  # fmt: skip
 INTENT_COLUMNS = (*INTENT_KEY, "position", "method", *INTENT_CHANGES[:-1], "created_time", INTENT_CHANGES[-1])
 
@@ -143,6 +143,9 @@ def _intent(saga_id: SagaId, position: int, intent: Intent, instant: EncodeInsta
         intent.response,
         clean(intent.last_error),
         clean(intent.last_code),
+        intent.key_forced,
+        None if intent.resolution is None else str(intent.resolution),
+        clean(intent.resolved_by) or None,
         instant(intent.created_time),
         instant(intent.updated_time),
     )

@@ -21,6 +21,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    false,
     text,
 )
 
@@ -29,15 +30,16 @@ from amends_coordinator.ledger.instants import InstantType
 if TYPE_CHECKING:
     from typing import Any
 
-REVISION = "0001"
+REVISION = "0002"
 """The schema that this release knows: the newest revision in `migrations`."""
 
 FORMAT = 1
 """The newest format of a saga's rows that this release can drive. Nodes claim only sagas whose format they know."""
 
-ACTIVE = "state NOT IN ('COMMITTED', 'COMPENSATED')"
-"""The states that can still change, as the partial index knows them: a query that repeats this text can use it. (Put
-the other way round, as `IN`, SQLite would take the index of states for it and sort.)"""
+ACTIVE = "(state NOT IN ('COMMITTED', 'COMPENSATED') OR due_time IS NOT NULL)"
+"""The sagas that can still change, or have something left to do (a compensated one may: steps that follow its
+compensation), as the partial index knows them: a query that repeats this text can use it. (Put the other way round, as
+`IN`, SQLite would take the index of states for it and sort.)"""
 
 metadata = MetaData(
     naming_convention={
@@ -185,6 +187,20 @@ intent = Table(
     Column("response", LargeBinary(), nullable=True, comment="The serialised response; null: there is none."),
     _text("last_error", "What the last attempt that didn't succeed said."),
     _text("last_code", "Its gRPC status code; empty: there was no answer."),
+    Column(
+        "key_forced",
+        Boolean(),
+        nullable=False,
+        server_default=false(),
+        comment="Whether a person had it repeated although the participant may have forgotten the key.",
+    ),
+    Column(
+        "resolution",
+        String(24),
+        nullable=True,
+        comment="What a person found: HAPPENED, DID_NOT_HAPPEN or UNDONE_BY_HAND; null: nobody had to look.",
+    ),
+    Column("resolved_by", Text(), nullable=True, comment="Who found it; null: nobody had to look."),
     _instant("created_time", "When it was announced (UTC)."),
     _instant("updated_time", "When it was last written (UTC)."),
     comment="One row per call that may be made: written before it leaves, and what is known of it since.",
@@ -229,6 +245,7 @@ audit_entry = Table(
     _text("details", "What was decided, as JSON."),
     _instant("created_time", "When (UTC)."),
     Index("ix_audit_entry_saga_id", "saga_id"),
+    Index("ix_audit_entry_created", "created_time", "id"),
     comment="What people did to sagas, written in the transaction that did it.",
 )
 

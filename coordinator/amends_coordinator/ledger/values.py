@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from amends_coordinator.core.definition import StoredDefinition
 from amends_coordinator.core.ids import DeadLetterId, DefinitionVersion, NodeId, SagaId, StepName
 from amends_coordinator.core.saga import Attempt, DeadLetter, Failure, Intent, Saga
-from amends_coordinator.core.states import DeadLetterReason, Direction, IntentState, Outcome, SagaState
+from amends_coordinator.core.states import DeadLetterReason, Direction, IntentState, Outcome, Resolution, SagaState
 from amends_coordinator.ledger.instants import text_to_instant
 from amends_coordinator.ports.ledger import InstanceRow, ParticipantRow, StoredSaga
 
@@ -46,7 +46,7 @@ def stored_saga(
         abort_requested=row["abort_requested"],
         unproven=row["unproven"],
         intents=tuple(map(_intent, intents)),
-        dead_letters=tuple(map(_dead_letter, dead_letters)),
+        dead_letters=tuple(map(dead_letter, dead_letters)),
         compensations_owed=row["compensations_owed"],
         due_time=row["due_time"],
         created_time=row["created_time"],
@@ -91,6 +91,9 @@ def _intent(row: RowMapping) -> Intent:
         response=row["response"],
         last_error=row["last_error"],
         last_code=row["last_code"],
+        key_forced=row["key_forced"],
+        resolution=None if row["resolution"] is None else Resolution(row["resolution"]),
+        resolved_by=row["resolved_by"] or "",
         created_time=row["created_time"],
         updated_time=row["updated_time"],
     )
@@ -113,7 +116,8 @@ def _attempt(found: dict[str, Any]) -> Attempt:  # Any: what JSON holds
     )
 
 
-def _dead_letter(row: RowMapping) -> DeadLetter:
+def dead_letter(row: RowMapping) -> DeadLetter:
+    """A dead letter from its row."""
     step, direction = row["step"], row["direction"]
     return DeadLetter(
         id=DeadLetterId(row["id"]),

@@ -24,6 +24,7 @@ from amends_coordinator.core.definition import StoredDefinition
 from amends_coordinator.core.ids import DefinitionVersion, Instant, NodeId, SagaId
 from amends_coordinator.core.saga import DeadLetter, Intent, Saga
 from amends_coordinator.core.states import SagaState
+from amends_coordinator.ports.repairs import Repairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -151,8 +152,9 @@ class Page:
     next: tuple[Instant, SagaId] | None
 
 
-class Ledger(Protocol):
-    """Durable storage of sagas, definitions, participants and nodes. See the module's guarantees.
+class Ledger(Repairs, Protocol):
+    """Durable storage of sagas, definitions, participants and nodes. See the module's guarantees, and `ports.repairs`
+    for what people do to sagas.
 
     Every method may raise `LedgerUnavailableError`. Unless said otherwise a method is safe to repeat.
     """
@@ -209,9 +211,10 @@ class Ledger(Protocol):
         ...
 
     async def claim(self, *, now: Instant, limit: int, held: frozenset[SagaId]) -> Sequence[StoredSaga]:
-        """Take up to `limit` sagas that are due and have not ended, and whose owner is nobody or this node, leaving out
-        those in `held`. Each gets this node as its owner (`version` + 1 where that changes). Oldest due first. A saga
-        that can't be read is left out, logged, and due again a minute later, so that it keeps no others waiting.
+        """Take up to `limit` sagas that are due and whose owner is nobody or this node, leaving out those in `held`. A
+        compensated saga is due if steps are left that follow its compensation; otherwise an ended saga never is. Each
+        gets this node as its owner (`version` + 1 where that changes). Oldest due first. A saga that can't be read is
+        left out, logged, and due again a minute later, so that it keeps no others waiting; it gets a dead letter.
 
         Raises:
             NodeFencedError.

@@ -9,7 +9,15 @@ from amends_coordinator.core.definition import StoredDefinition
 from amends_coordinator.core.ids import DeadLetterId, DefinitionVersion, Instant, NodeId, SagaId, StepName
 from amends_coordinator.core.plan import CallPlan, Plan, RetryPlan, StepPlan
 from amends_coordinator.core.saga import Attempt, DeadLetter, Failure, Intent, Saga
-from amends_coordinator.core.states import DeadLetterReason, Direction, IntentState, Outcome, SagaState, StepKind
+from amends_coordinator.core.states import (
+    DeadLetterReason,
+    Direction,
+    IntentState,
+    Outcome,
+    Resolution,
+    SagaState,
+    StepKind,
+)
 from amends_coordinator.ports.ledger import NewSaga, StoredSaga, Write
 
 START = Instant(1_796_000_000_000_001)
@@ -123,6 +131,9 @@ def full(saga_id: str) -> Saga:
         response=b"",
         last_error="no answer\nat all",
         last_code="DEADLINE_EXCEEDED",
+        key_forced=True,
+        resolution=Resolution.UNDONE_BY_HAND,
+        resolved_by="ada",
     )
     undo = replace(intent("reserve"), direction=Direction.COMPENSATION)
     letters = (
