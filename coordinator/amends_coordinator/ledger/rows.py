@@ -39,7 +39,8 @@ SAGA_COLUMNS = (
 INTENT_KEY = ("saga_id", "step", "direction")
 INTENT_CHANGES = (
     "state", "attempt", "attempts", "attempts_left_out", "next_attempt_time", "unsettled", "refusals", "spent_us",
-    "unsent_us", "request", "response", "last_error", "last_code", "key_forced", "resolution", "resolved_by", "updated_time",
+    "unsent_us", "request", "response", "last_error", "last_code", "key_forced", "resolution", "resolved_by",
+    "updated_time",
 )  # fmt: skip
 INTENT_COLUMNS = (*INTENT_KEY, "position", "method", *INTENT_CHANGES[:-1], "created_time", INTENT_CHANGES[-1])
 
