@@ -9,6 +9,7 @@ from uuid import UUID
 
 from amends_coordinator.core.ids import Instant, SagaId
 
+_ELAPSED_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _RANDOM_BITS = 74
 _COUNTER_BITS = 18
 """A UUIDv7 has 74 bits beside its time, version and variant. Those made within one millisecond are kept in order by
@@ -21,6 +22,10 @@ class SystemClock:
     def now(self) -> Instant:
         """The time, in microseconds since 1970-01-01T00:00:00Z."""
         return Instant(time.time_ns() // 1_000)
+
+    def elapsed_s(self) -> float:
+        """Seconds by a clock that nobody sets and that counts sleep, where the machine has one (Linux)."""
+        return time.clock_gettime(_ELAPSED_CLOCK)
 
     def fraction(self) -> float:
         """A random number from 0 (included) to 1 (excluded), for jitter."""

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from amends_coordinator.core.ids import NodeId, StepName
     from amends_coordinator.core.states import Direction, SagaState
     from amends_coordinator.definitions.compiled import CompiledDefinition
+    from amends_coordinator.engine.lease import Lease
     from amends_coordinator.engine.settings import EngineSettings
     from amends_coordinator.ports.clock import Clock
     from amends_coordinator.ports.ledger import Ledger
@@ -66,6 +67,7 @@ class Surroundings:
     telemetry: Telemetry
     settings: EngineSettings
     node: NodeId
+    lease: Lease
 
     def moment(self) -> Moment:
         """Now, at this node, with a fresh random fraction."""
@@ -228,8 +230,11 @@ class Driver:
             dead_letters=decision.records.dead_letters,
         )
         while True:
+            began_s = self._around.clock.elapsed_s()
             try:
-                return await self._around.ledger.append(write)
+                version = await self._around.ledger.append(write)
+                self._around.lease.renew(began_s)
+                return version
             except LedgerUnavailableError:
                 await asyncio.sleep(LEDGER_PAUSE_S)
 
@@ -314,6 +319,8 @@ class Driver:
     async def _call(self, effect: Call) -> None:
         """Make one attempt and leave its end as an event."""
         try:
+            if not self._around.lease.holds:
+                await self._around.lease.held()
             request = call_request(self._saga, effect, self._definition, now=self._around.clock.now())
             answer = await self._around.participants.call(request)
         except Exception as error:  # noqa: BLE001 - the port promises never to raise; if it does, nothing is known.

@@ -12,6 +12,7 @@ from amends_coordinator.engine.binding import decide_and_bind
 from amends_coordinator.engine.driver import Surroundings
 from amends_coordinator.engine.drivers import RESTING, Drivers
 from amends_coordinator.engine.hashing import RECIPE, input_hash
+from amends_coordinator.engine.lease import Lease
 from amends_coordinator.engine.sweeper import Sweeper
 from amends_coordinator.engine.waiting import Waiters
 from amends_coordinator.ports.driving import StoppingError
@@ -46,7 +47,13 @@ class Engine:
         node: NodeId,
     ) -> None:
         self._around = Surroundings(
-            ledger=ledger, participants=participants, clock=clock, telemetry=telemetry, settings=settings, node=node
+            ledger=ledger,
+            participants=participants,
+            clock=clock,
+            telemetry=telemetry,
+            settings=settings,
+            node=node,
+            lease=Lease(clock, ttl_s=settings.lease_ttl_s),
         )
         self._ids = ids
         self._catalog = catalog
@@ -70,7 +77,9 @@ class Engine:
 
     async def open(self) -> None:
         """Take the ledger for this incarnation. Raises what `Ledger.open` raises."""
+        began_s = self._around.clock.elapsed_s()
         await self._around.ledger.open(self._around.node, plans=self._catalog.plan)
+        self._around.lease.renew(began_s)
 
     async def run(self) -> None:
         """Sweep until `stop`. Raises `NodeFencedError` if this incarnation is shut out."""
@@ -153,7 +162,10 @@ class Engine:
             input_hash=input_hash(saga.input),
             input_hash_recipe=RECIPE,
         )
-        return await self._around.ledger.start(new)
+        began_s = self._around.clock.elapsed_s()
+        started = await self._around.ledger.start(new)
+        self._around.lease.renew(began_s)
+        return started
 
     def nudge(self, saga_id: SagaId) -> None:
         """Somebody has written this saga past its driver: have it looked at now, in memory or by the sweeper."""

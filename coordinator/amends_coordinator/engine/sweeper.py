@@ -92,7 +92,9 @@ class Sweeper:
     async def _beat(self) -> None:
         now_s = asyncio.get_running_loop().time()
         if now_s >= self._next_heartbeat_s:
+            began_s = self._around.clock.elapsed_s()
             await self._around.ledger.heartbeat(self._around.clock.now())
+            self._around.lease.renew(began_s)
             self._next_heartbeat_s = now_s + self._around.settings.heartbeat_interval_s
 
     async def _sweep(self) -> None:

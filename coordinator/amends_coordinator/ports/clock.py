@@ -14,6 +14,12 @@ class Clock(Protocol):
         """The time, in microseconds since 1970-01-01T00:00:00Z."""
         ...
 
+    def elapsed_s(self) -> float:
+        """Seconds since some moment, by a clock that nobody sets and that counts the time in which the machine
+        sleeps.
+        """
+        ...
+
     def fraction(self) -> float:
         """A random number from 0 (included) to 1 (excluded), for jitter."""
         ...

@@ -46,6 +46,10 @@ class ManualClock:
         """The time that the test has set."""
         return self.time
 
+    def elapsed_s(self) -> float:
+        """See the port."""
+        return self.now() / 1e6
+
     def fraction(self) -> float:
         """No jitter."""
         return 0.0
