@@ -14,6 +14,7 @@ from amends_coordinator.engine.drivers import RESTING, Drivers
 from amends_coordinator.engine.hashing import RECIPE, input_hash
 from amends_coordinator.engine.lease import Lease
 from amends_coordinator.engine.sweeper import Sweeper
+from amends_coordinator.engine.verbs import Verbs
 from amends_coordinator.engine.waiting import Waiters
 from amends_coordinator.ports.driving import StoppingError
 from amends_coordinator.ports.ledger import NewSaga
@@ -62,6 +63,8 @@ class Engine:
             self._around, catalog, settled=self._saga_settled, left=self._saga_left, fenced=self._end_fenced
         )
         self._sweeper = Sweeper(self._around, self._drivers)
+        self.verbs = Verbs(self._around, ids, nudge=self.nudge)
+        """Carries out what people ask of sagas."""
         self._stopping = False
         self._starting = 0  # on their way into the ledger, and into memory then
 

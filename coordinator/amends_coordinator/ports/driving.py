@@ -1,4 +1,6 @@
-"""The port through which servicers start sagas and look at them; the engine implements it."""
+"""The ports through which servicers start sagas, wait for them and have people's verbs carried out; the engine
+implements them.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,35 @@ from amends_coordinator.core.ids import SagaId
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from amends_coordinator.core.ids import DeadLetterId
+    from amends_coordinator.core.states import Resolution
     from amends_coordinator.ports.ledger import Started, StoredSaga
 
 
 class StoppingError(Exception):
     """This coordinator is stopping and takes no new work. Try again elsewhere, or after its restart."""
+
+
+class SagaBusyError(Exception):
+    """The saga was written again and again while a verb was decided on it; nothing was changed. Try again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    """Who asks for something to be done to a saga, and why.
+
+    `actor` is who it is, as authenticated; `claimed_actor` who the request says it is ("": it doesn't), which proves
+    nothing; `reason` is in their words.
+    """
+
+    actor: str
+    claimed_actor: str
+    reason: str
+
+    @property
+    def name(self) -> str:
+        """The name to keep with what they found."""
+        return self.claimed_actor or self.actor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,5 +74,65 @@ class Driving(Protocol):
     async def wait(self, saga_id: SagaId, *, timeout_s: float) -> StoredSaga | None:
         """The saga once it is committed, compensated, or can't go on without a person (`COMPENSATION_FAILED`); or as it
         is after `timeout_s` seconds. None: there is no such saga.
+        """
+        ...
+
+
+class Operating(Protocol):
+    """Carries out what people ask of sagas. May raise what the ledger raises.
+
+    Every method writes who did it and why in the transaction that does it, and answers the saga as it was written. A
+    refusal (`VerbRefusedError`) and a `SagaBusyError` changed nothing, unless said otherwise.
+    """
+
+    async def abort(self, saga_id: SagaId, person: Person) -> StoredSaga | None:
+        """Ask a saga to roll back. Repeating it repeats the answer (S10). None: there is no such saga.
+
+        Raises:
+            VerbRefusedError: it is past its point of no return.
+        """
+        ...
+
+    async def retry(self, letter_id: DeadLetterId, person: Person, *, forced: bool) -> StoredSaga:
+        """Give what is parked a fresh budget and close its dead letter. `forced`: also where the participant may have
+        forgotten the key.
+
+        Raises:
+            VerbRefusedError, SagaBusyError.
+        """
+        ...
+
+    async def resolve(
+        self, letter_id: DeadLetterId, person: Person, *, resolution: Resolution, response: bytes | None
+    ) -> StoredSaga:
+        """Settle what is parked by what a person found. Where the participant can settle it, it is asked first: that
+        may take as long as its lookup, and what it says stands.
+
+        Args:
+            letter_id: the dead letter.
+            person: who found it.
+            resolution: what was found.
+            response: the action's serialised response, where it happened and something reads it.
+
+        Raises:
+            VerbRefusedError: among others, the participant says that the action happened and the person that it didn't;
+                then the saga goes on from the participant's answer.
+            SagaBusyError.
+        """
+        ...
+
+    async def run_now(self, saga_id: SagaId, person: Person) -> StoredSaga | None:
+        """Have tried now whatever waits for its time. None: there is no such saga.
+
+        Raises:
+            VerbRefusedError, SagaBusyError.
+        """
+        ...
+
+    async def terminate(self, saga_id: SagaId, person: Person) -> StoredSaga | None:
+        """Stop a saga where it is. None: there is no such saga.
+
+        Raises:
+            VerbRefusedError, SagaBusyError.
         """
         ...
