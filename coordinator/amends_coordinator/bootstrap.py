@@ -26,7 +26,7 @@ from amends_coordinator.engine.settings import EngineSettings
 from amends_coordinator.grpc_api.server import Api, ApiSettings, CannotListenError, target
 from amends_coordinator.ledger.factory import MEMORY_URL, open_ledger, place_of, sqlite_file
 from amends_coordinator.ledger.migrate import upgrade
-from amends_coordinator.ports.ledger import LedgerError
+from amends_coordinator.ports.ledger import LedgerError, NodeFencedError
 from amends_coordinator.settings import Settings, SettingsError
 from amends_coordinator.system import SystemClock, SystemIds
 from amends_coordinator.telemetry import names
@@ -105,9 +105,8 @@ class Coordinator:
             with suppress(asyncio.CancelledError):
                 await watching
 
-    async def stop(self) -> None:
-        """Finish or hand over within the grace, and give the ledger back. Safe after a `start` that failed."""
-        grace_s = self._settings.stop_grace_s
+    async def stop(self, grace_s: float) -> None:
+        """Finish or hand over within `grace_s` seconds, and give the ledger back. Safe after a `start` that failed."""
         await asyncio.gather(self._api.stop(grace_s), self._engine.stop(grace_s))
         await self._participants.close()
         if self._ledger_is_open:
@@ -136,7 +135,8 @@ class Coordinator:
 async def serve(
     settings: Settings, *, ready: Callable[[str], None] | None = None, stopping: asyncio.Event | None = None
 ) -> None:
-    """Run one coordinator until `stopping` is set (or the task is cancelled).
+    """Run one coordinator until `stopping` is set (or the task is cancelled). An incarnation that is shut out of the
+    ledger drops everything it holds, and the next one begins on the same port.
 
     Args:
         settings: everything that can be set.
@@ -148,14 +148,40 @@ async def serve(
     """
     settings.check()
     await asyncio.to_thread(_make_if_missing, settings.ledger_url)
+    until = stopping or asyncio.Event()
+    while True:
+        try:
+            await _serve_once(settings, ready=ready, stopping=until)
+        except _ShutOutError as shut_out:
+            settings, ready = settings.model_copy(update={"port": shut_out.port}), None
+            _log.warning(names.NODE_FENCED, **{names.ERROR: str(shut_out.__cause__)})
+        else:
+            return
+
+
+class _ShutOutError(Exception):
+    """An incarnation that was answering on `port` was shut out of the ledger."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(port)
+        self.port = port
+
+
+async def _serve_once(settings: Settings, *, ready: Callable[[str], None] | None, stopping: asyncio.Event) -> None:
+    """Run one incarnation."""
     coordinator = Coordinator(settings, ledger=open_ledger(settings.ledger_url, lease_s=settings.lease_ttl_s))
+    grace_s = settings.stop_grace_s
     try:
         port = await coordinator.start()
         if ready is not None:
             ready(target(settings.host, port))
-        await _first_of(coordinator.run(), (stopping or asyncio.Event()).wait())
+        try:
+            await _first_of(coordinator.run(), stopping.wait())
+        except NodeFencedError as error:
+            grace_s = 0.0  # what it holds is not its own any more
+            raise _ShutOutError(port) from error
     finally:
-        await coordinator.stop()
+        await coordinator.stop(grace_s)
 
 
 async def _first_of(running: Coroutine[Any, Any, None], stopping: Coroutine[Any, Any, Any]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+import sqlite3
+from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -22,9 +23,11 @@ from amends_coordinator.settings import Settings
 from tests.integration.api.conftest import start_request
 from tests.integration.api.refusals import refused
 from tests.unit.grpc_api.samples import errand
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
+    from pathlib import Path
 
     from amends_coordinator.core.ids import Instant
 
@@ -72,7 +75,7 @@ async def running(ledger: MemoryLedger) -> AsyncGenerator[tuple[grpc.aio.Channel
         yield channel, task
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    await coordinator.stop()
+    await coordinator.stop(1)
 
 
 async def health_becomes(channel: grpc.aio.Channel, wanted: int) -> None:
@@ -101,12 +104,36 @@ async def test_health_follows_the_ledger() -> None:
 
 
 async def test_a_node_that_is_shut_out_ends() -> None:
-    """S7: a fenced incarnation doesn't go on; the process ends with an error."""
+    """S7: a fenced incarnation doesn't go on."""
     ledger = BreakableLedger()
     async with running(ledger) as (_, task):
         ledger.fault = NodeFencedError("shut out")
         await asyncio.wait((task,), timeout=BOUND_S)
         assert isinstance(task.exception(), NodeFencedError)
+
+
+async def test_the_next_incarnation_begins_where_one_was_shut_out(tmp_path: Path) -> None:
+    """S7, L1: the process drops what it holds, and goes on at the same address as a new incarnation."""
+    file = tmp_path / "ledger.db"
+    stopping, ready = asyncio.Event(), asyncio.Queue[str]()
+    serving = asyncio.create_task(
+        serve(settings(ledger_url=f"sqlite:///{file}"), ready=ready.put_nowait, stopping=stopping)
+    )
+    address = await ready.get()
+    with closing(sqlite3.connect(file, isolation_level=None)) as outside:
+        outside.execute("UPDATE node SET fenced = 1")
+        await eventually(
+            lambda: outside.execute("SELECT fenced FROM node ORDER BY fenced").fetchall() == [(0,), (1,)],
+            what="a new incarnation beside the one that was shut out",
+        )
+    async with grpc.aio.insecure_channel(address) as channel:
+        await health_becomes(channel, HEALTHY)
+        stub = saga_service_pb2_grpc.SagaServiceStub(channel)
+        await stub.RegisterSagaDefinition(pb.RegisterSagaDefinitionRequest(definition=errand()))
+        assert (await stub.StartSaga(start_request())).started
+    assert ready.empty(), "the address is told once"
+    stopping.set()
+    await asyncio.wait_for(serving, BOUND_S)
 
 
 async def test_serve_tells_its_address_and_stops() -> None:
