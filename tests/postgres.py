@@ -205,7 +205,7 @@ class LedgerDatabases:
         self.server = server
         self._template = server.create_database()
         upgrade(server.url(self._template))
-        self._empty = f"TRUNCATE {', '.join(table.name for table in metadata.sorted_tables)}".encode()
+        self._empty = ";".join(f"DELETE FROM {table.name}" for table in reversed(metadata.sorted_tables)).encode()
         self._free: list[str] = []
 
     def take(self) -> str:

@@ -53,6 +53,12 @@ class Decision:
     content: NewSaga | Write
     saga_id: SagaId
     rows: DecisionRows | None = None
+    held_up: int = 0
+    """How often in a row its rows were locked by somebody else."""
+    not_before_s: float = 0.0
+    """When it is tried again, by the monotonic clock."""
+    alone: bool = False
+    """Whether it is sent in a transaction of its own: its locks held up others."""
 
 
 class DecisionRows(NamedTuple):

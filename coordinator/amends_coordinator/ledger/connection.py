@@ -13,22 +13,33 @@ from amends_coordinator.ports.ledger import LedgerError, LedgerUnavailableError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Engine
     from sqlalchemy.engine import Dialect
 
     from amends_coordinator.ledger.dialect import SqlDialect
 
 T = TypeVar("T")
 
+CLASHES_IN_A_ROW = 5
+"""How often a transaction is made again at once because others were in its way; after that it waits like any other."""
+
 _log: Any = structlog.get_logger(__name__)  # structlog's loggers are untyped proxies
+
+
+class DataRefusedError(Exception):
+    """The database refuses the data of the transaction; nothing is committed, and repeating it is useless."""
+
+
+class RowLockedError(Exception):
+    """Somebody keeps locked what the transaction needs; nothing is committed, and parts of it may go on."""
 
 
 class WriteConnection:
     """Belongs to one thread."""
 
-    def __init__(self, dialect: SqlDialect) -> None:
+    def __init__(self, dialect: SqlDialect, engine: Engine | None = None) -> None:
         self._dialect = dialect
-        self._engine = dialect.writer_engine()
+        self._engine = engine or dialect.writer_engine()
         self._connection: Connection | None = None
 
     @property
@@ -36,34 +47,68 @@ class WriteConnection:
         """SQLAlchemy's own dialect, to compile statements with."""
         return self._engine.dialect
 
-    def transact(self, work: Callable[[Connection], T]) -> T:
-        """Do the work in a transaction and commit it. After an error the connection is dropped, and with it the
-        transaction; only what the work itself refuses (`LedgerError`) is rolled back and keeps the connection.
+    def transact(self, work: Callable[[Connection], T], *, wait_briefly: bool = False) -> T:
+        """Do the work in a transaction and commit it. What fails before the commit is rolled back; after any other
+        error the connection is dropped, and with it the transaction.
+
+        Args:
+            work: may be done more than once.
+            wait_briefly: wait for no lock longer than a moment.
 
         Raises:
             LedgerUnavailableError: the database failed. If that was at the commit, it is open whether it is committed.
-            Exception: what the work raised, or what the database said about its data; nothing is committed.
+            DataRefusedError, RowLockedError: see there.
+            Exception: what the work raised; nothing is committed.
         """
+        clashes = 0
+        while True:
+            try:
+                return self._attempt(work, wait_briefly=wait_briefly)
+            except DBAPIError as error:
+                clashes += 1
+                if self._dialect.judge(error) is not Fault.CLASH or clashes == CLASHES_IN_A_ROW:
+                    raise self._translated(error) from error
+
+    def _attempt(self, work: Callable[[Connection], T], *, wait_briefly: bool) -> T:
         try:
             connection = self._connected()
             self._dialect.begin_write(connection)
-            try:
-                result = work(connection)
-            except LedgerError:
-                connection.rollback()
-                raise
-            self._dialect.commit(connection)
-        except LedgerError:
+            if wait_briefly:
+                self._dialect.wait_briefly(connection)
+        except DBAPIError:
+            self.drop()
             raise
+        try:
+            result = work(connection)
+        except Exception as error:
+            self._undo(connection, error)
+            raise
+        try:
+            self._dialect.commit(connection)
         except DBAPIError as error:
             self.drop()
-            if self._dialect.judge(error) is Fault.DATA:
-                raise
             raise unavailable(self._dialect, error) from error
-        except Exception:
-            self.drop()
-            raise
         return result
+
+    def _undo(self, connection: Connection, error: Exception) -> None:
+        """Roll back where the connection is sure to be sound, else drop it."""
+        answered = isinstance(error, DBAPIError) and self._dialect.judge(error) is not Fault.UNAVAILABLE
+        if not answered and not isinstance(error, LedgerError):
+            self.drop()
+            return
+        try:
+            connection.rollback()
+        except DBAPIError:
+            self.drop()
+
+    def _translated(self, error: DBAPIError) -> Exception:
+        """The error as it leaves this module."""
+        fault = self._dialect.judge(error)
+        if fault is Fault.DATA:
+            return DataRefusedError(self._dialect.explain(error))
+        if fault is Fault.LOCKED:
+            return RowLockedError(self._dialect.explain(error))
+        return unavailable(self._dialect, error)
 
     def drop(self) -> None:
         """Close the connection for good: with it goes whatever transaction it had."""

@@ -132,6 +132,10 @@ class SqlDialect(Protocol):
         """Makes the writer's connections: new ones each time, never shared."""
         ...
 
+    def migration_engine(self) -> Engine:
+        """The same for changes of the schema, which may take long."""
+        ...
+
     def reader_engine(self, connections: int) -> Engine:
         """Keeps up to this many connections for reading."""
         ...

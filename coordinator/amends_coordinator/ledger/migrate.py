@@ -12,7 +12,7 @@ from sqlalchemy import inspect, text
 from sqlalchemy.exc import DBAPIError
 
 from amends_coordinator.ledger.connection import WriteConnection
-from amends_coordinator.ledger.factory import MEMORY_URL, sqlite_url
+from amends_coordinator.ledger.factory import MEMORY_URL, dialect_of
 from amends_coordinator.ledger.schema import REVISION
 from amends_coordinator.ports.ledger import LedgerError, LedgerSchemaError, LedgerUnavailableError
 
@@ -34,9 +34,7 @@ def upgrade(url: str) -> None:
     """
     if url == MEMORY_URL:
         return
-    from amends_coordinator.ledger.sqlite import SqliteDialect
-
-    upgrade_database(SqliteDialect(sqlite_url(url)))
+    upgrade_database(dialect_of(url))
 
 
 def upgrade_database(dialect: SqlDialect) -> None:
@@ -44,7 +42,7 @@ def upgrade_database(dialect: SqlDialect) -> None:
     _refuse_obstacle(dialect)
     lock = dialect.lock()
     lock.acquire()
-    connection = WriteConnection(dialect)
+    connection = WriteConnection(dialect, dialect.migration_engine())
     try:
         connection.transact(_migrate)
     except CommandError as error:
@@ -106,7 +104,7 @@ def _refuse_obstacle(dialect: SqlDialect) -> None:
     obstacle = dialect.obstacle()
     if obstacle is not None:
         raise LedgerSchemaError(
-            f"the ledger at {dialect.place} can't be used: {obstacle}; correct that, or name another file"
+            f"the ledger at {dialect.place} can't be used: {obstacle}; correct that, or name another {dialect.noun}"
         )
 
 
@@ -114,8 +112,8 @@ def _can_not_begin(dialect: SqlDialect, error: DBAPIError) -> LedgerError:
     """Nothing runs yet that could try again by itself, so what is said differs from what a running ledger says."""
     why = f"the ledger at {dialect.place} can't be used: {dialect.explain(error)}"
     if dialect.is_foreign(error):
-        return LedgerSchemaError(f"{why}; name another file, or restore this one from a backup")
-    return LedgerUnavailableError(f"{why}; correct that and start again, or name another file")
+        return LedgerSchemaError(f"{why}; name another {dialect.noun}, or restore this one from a backup")
+    return LedgerUnavailableError(f"{why}; correct that and start again, or name another {dialect.noun}")
 
 
 def _revision(connection: Connection) -> str | None:

@@ -7,6 +7,7 @@ loop. Everything about SQL is in the modules that this one puts together.
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -16,6 +17,7 @@ from amends_coordinator.ledger import migrate, reads, tasks
 from amends_coordinator.ledger.batch import Applied
 from amends_coordinator.ledger.plans import Plans
 from amends_coordinator.ledger.pool import ReadPool
+from amends_coordinator.ledger.sql_repairs import SqlRepairs
 from amends_coordinator.ledger.writer import Statistics, Writer
 from amends_coordinator.ports.ledger import (
     LedgerUnavailableError,
@@ -46,6 +48,9 @@ if TYPE_CHECKING:
 UNREADABLE_PAUSE_US = 60_000_000
 """How much later a saga that can't be read is due again."""
 
+LOOK_INTERVAL_S = 0.5
+"""How often a process that waits for a lease to end looks whether it still holds the lock."""
+
 _log: Any = structlog.get_logger(__name__)  # structlog's loggers are untyped proxies
 
 
@@ -58,6 +63,8 @@ class _Access:
         self.writer = writer
         self.pool = pool
         self.plans = plans
+        self.others_left = 0
+        """Sagas that belong to fenced incarnations still, because somebody kept their rows locked."""
 
     async def stop(self) -> None:
         """End the threads, then give the lock back."""
@@ -66,7 +73,7 @@ class _Access:
         self.lock.release()
 
 
-class SqlLedger:
+class SqlLedger(SqlRepairs):
     """The ledger port on one database.
 
     Args:
@@ -100,16 +107,32 @@ class SqlLedger:
         access = _Access(
             node=node,
             lock=lock,
-            writer=Writer(self._dialect, node, patience_s=self._patience_s),
+            writer=Writer(self._dialect, node, patience_s=self._patience_s, require_lock=lock.require_held),
             pool=ReadPool(self._dialect, connections=self._read_connections),
             plans=Plans(plans),
         )
         try:
-            await access.writer.run_unfenced(lambda connection: tasks.take_over(connection, self._dialect, node))
+            await self._take_over(access)
         except BaseException:
             await access.stop()
             raise
         self._access = access
+
+    async def _take_over(self, access: _Access) -> None:
+        """Fence the incarnations before this one, as soon as none of them can live on, and release their sagas."""
+        node = access.node
+        others = await access.writer.run_unfenced(lambda connection: tasks.arrive(connection, self._dialect, node))
+        if others:
+            await _hold_for(self._dialect.quarantine_s, access.lock)
+        await access.writer.run_unfenced(lambda connection: tasks.fence_others(connection, node))
+        await self._release_others(access)
+
+    async def _release_others(self, access: _Access) -> None:
+        """Release what fenced incarnations own, slice by slice. What somebody keeps locked is left for later."""
+        released = tasks.SLICE
+        while released == tasks.SLICE:
+            released = await access.writer.run(lambda connection: tasks.release_others(connection, access.node))
+        access.others_left = await access.writer.run(lambda connection: tasks.count_of_others(connection, access.node))
 
     async def close(self) -> None:
         """See the port."""
@@ -156,6 +179,8 @@ class SqlLedger:
     async def claim(self, *, now: Instant, limit: int, held: frozenset[SagaId]) -> Sequence[StoredSaga]:
         """See the port."""
         access = self._opened()
+        if access.others_left:
+            await self._release_others(access)
         ids = await access.writer.run(
             lambda connection: tasks.claim(connection, access.node, now=now, limit=limit, held=held)
         )
@@ -168,6 +193,7 @@ class SqlLedger:
         if unreadable:
             later = Instant(now + UNREADABLE_PAUSE_US)
             await access.writer.run(lambda connection: tasks.postpone(connection, list(unreadable), later))
+            await self.tell_unreadable(unreadable, now)
         loaded = (found.get(saga_id) for saga_id in ids)
         return [stored for stored in loaded if isinstance(stored, StoredSaga)]
 
@@ -223,3 +249,22 @@ class SqlLedger:
         if stored is None:
             raise WriteRefusedError(f"saga {saga_id} was not changed: the ledger has no saga with this id")
         return stored
+
+
+async def _hold_for(seconds: float, lock: Lock) -> None:
+    """Wait while the lock is held. Time in which the machine sleeps counts.
+
+    Raises:
+        NodeFencedError, LedgerUnavailableError: the lock was lost.
+    """
+    end_s = _boot_time_s() + seconds
+    while (left_s := end_s - _boot_time_s()) > 0:
+        lock.require_held()
+        await asyncio.sleep(min(left_s, LOOK_INTERVAL_S))
+    lock.require_held()
+
+
+def _boot_time_s() -> float:
+    """A clock that never goes back, and that goes on while the machine sleeps where the system has one."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime(clock)

@@ -94,6 +94,10 @@ class SqliteDialect:
         event.listen(engine, "connect", self._prepare_writer)
         return engine
 
+    def migration_engine(self) -> Engine:
+        """See the protocol."""
+        return self.writer_engine()
+
     def reader_engine(self, connections: int) -> Engine:
         """See the protocol."""
         engine = create_engine(

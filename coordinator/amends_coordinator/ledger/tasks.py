@@ -10,7 +10,7 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from sqlalchemy import ColumnElement, and_, bindparam, delete, false, or_, select, text, update
+from sqlalchemy import ColumnElement, and_, bindparam, delete, false, func, or_, select, text, update
 
 from amends_coordinator.core.ids import Instant, NodeId, SagaId
 from amends_coordinator.ledger import schema, values
@@ -26,29 +26,60 @@ if TYPE_CHECKING:
     from amends_coordinator.ports.ledger import InstanceRow, ParticipantRow
 
 
-def take_over(connection: Connection, dialect: SqlDialect, node_id: NodeId) -> None:
-    """Add this incarnation's row, fence all others and release their sagas. Only the holder of the lock may do this."""
+SLICE = 500
+"""Sagas that are released in one transaction at most."""
+
+
+def arrive(connection: Connection, dialect: SqlDialect, node_id: NodeId) -> bool:
+    """Add this incarnation's row; answers whether there are others that nobody has fenced."""
     node = schema.node
     started_time = Instant(time.time_ns() // 1_000)
     row = {"node_id": node_id, "started_time": started_time, "fenced": False, "format": schema.FORMAT}
     connection.execute(dialect.insert_new(node), row)
+    others = select(node.c.node_id).where(node.c.node_id != node_id, node.c.fenced == false()).limit(1)
+    return connection.execute(others).first() is not None
+
+
+def fence_others(connection: Connection, node_id: NodeId) -> None:
+    """Fence every other incarnation. Only the holder of the lock may do this. Rows are locked in the order of their
+    ids, this incarnation's own among them, so that two that fence each other do not wait for each other.
+    """
+    node = schema.node
+    unfenced = or_(node.c.fenced == false(), node.c.node_id == node_id)
+    connection.execute(select(node.c.node_id).where(unfenced).order_by(node.c.node_id).with_for_update()).all()
     connection.execute(update(node).where(node.c.node_id != node_id, node.c.fenced == false()).values(fenced=True))
-    _release(connection, schema.saga.c.owner != node_id)
+
+
+def release_others(connection: Connection, node_id: NodeId) -> int:
+    """Release a slice of the sagas that other incarnations own; answers how many. Rows that somebody keeps locked are
+    left out.
+    """
+    return _release(connection, schema.saga.c.owner != node_id, SLICE)
+
+
+def count_of_others(connection: Connection, node_id: NodeId) -> int:
+    """How many sagas other incarnations own, locked ones included."""
+    saga = schema.saga
+    owned = select(func.count()).select_from(saga).where(text(schema.ACTIVE), saga.c.owner != node_id)
+    return connection.execute(owned).scalar_one()
 
 
 def give_up(connection: Connection, node_id: NodeId) -> None:
-    """Release this incarnation's sagas."""
-    _release(connection, schema.saga.c.owner == node_id)
+    """Release this incarnation's sagas, and fence it: it will never write again, so the next one need not wait."""
+    _release(connection, schema.saga.c.owner == node_id, None)
+    connection.execute(update(schema.node).where(schema.node.c.node_id == node_id).values(fenced=True))
 
 
-def _release(connection: Connection, owned: ColumnElement[bool]) -> None:
+def _release(connection: Connection, owned: ColumnElement[bool], limit: int | None) -> int:
     """Let anybody claim the sagas at once: due since they were last written, so that the oldest come first."""
     saga = schema.saga
-    connection.execute(
-        update(saga)
-        .where(text(schema.ACTIVE), saga.c.owner.is_not(None), owned)
-        .values(owner=None, due_time=saga.c.updated_time, version=saga.c.version + 1)
-    )
+    chosen = select(saga.c.id).where(text(schema.ACTIVE), saga.c.owner.is_not(None), owned).limit(limit)
+    ids = connection.execute(chosen.with_for_update(key_share=True, skip_locked=True)).scalars().all()
+    rows = [{"row_id": saga_id} for saga_id in ids]
+    if rows:
+        released = update(saga).where(saga.c.id == bindparam("row_id"))
+        connection.execute(released.values(owner=None, due_time=saga.c.updated_time, version=saga.c.version + 1), rows)
+    return len(rows)
 
 
 def heartbeat(connection: Connection, node_id: NodeId, now: Instant) -> None:

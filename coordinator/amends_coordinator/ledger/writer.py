@@ -12,6 +12,10 @@ What can go wrong, and what happens then:
   `LedgerUnavailableError`; the writer goes on trying for those that come later.
 * Data that the database refuses: the batch is split until the guilty decision is alone, and that one gets
   `WriteRefusedError`.
+* Rows that somebody else keeps locked: the decisions about those sagas are tried again, each after a pause of its own
+  that grows, and all others go on. Where only a time limit shows that something is locked, the batch is split until the
+  decision that waits is alone; it is sent alone from then on, and waits for the lock only for a moment.
+* The lock of the whole ledger is lost: nothing is sent any more, see `advisory_lock`.
 * This node was fenced: everybody in the batch gets `NodeFencedError`.
 
 Answers go to the event loop with one `call_soon_threadsafe` per batch.
@@ -28,11 +32,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
-from sqlalchemy.exc import DBAPIError
 
 from amends_coordinator.ledger.batch import Applied, Batch, Decision, LockedElsewhere, Transaction, Verdict, encode
-from amends_coordinator.ledger.connection import WriteConnection
+from amends_coordinator.ledger.connection import DataRefusedError, RowLockedError, WriteConnection
 from amends_coordinator.ledger.statements import Statements
+from amends_coordinator.ledger.waiting import WaitingDecisions
 from amends_coordinator.ports.ledger import LedgerError, LedgerUnavailableError, NewSaga, Write, WriteRefusedError
 
 if TYPE_CHECKING:
@@ -44,9 +48,6 @@ if TYPE_CHECKING:
     from amends_coordinator.ledger.dialect import SqlDialect
 
 T = TypeVar("T")
-
-BATCH_LIMIT = 512
-"""Decisions in one transaction at most."""
 
 SENT_LIMIT = 20_000
 """Sagas whose last write is remembered, to recognise it when it is sent again."""
@@ -87,8 +88,11 @@ class _Stop:
 class Writer:
     """See the module. Made and used on one event loop; everything behind the queue runs in the thread."""
 
-    def __init__(self, dialect: SqlDialect, node: NodeId, *, patience_s: float) -> None:
+    def __init__(
+        self, dialect: SqlDialect, node: NodeId, *, patience_s: float, require_lock: Callable[[], None]
+    ) -> None:
         self._dialect = dialect
+        self._require_lock = require_lock
         self._node = node
         self._patience_s = patience_s
         self._connection = WriteConnection(dialect)
@@ -96,7 +100,7 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._leaving: list[Decision | _Task | _Stop] = []
         self._queue: queue.SimpleQueue[list[Decision | _Task | _Stop]] = queue.SimpleQueue()
-        self._decisions: deque[Decision] = deque()
+        self._decisions = WaitingDecisions()
         self._tasks: deque[_Task] = deque()
         self._in_hand: Sequence[Decision | _Task] = ()
         self._running = True
@@ -158,7 +162,7 @@ class Writer:
 
     def _run(self) -> None:
         while self._running or self._decisions or self._tasks:
-            self._collect(wait=self._running and not self._decisions and not self._tasks)
+            self._collect(0.0 if self._tasks else self._decisions.pause_s(time.monotonic()))
             try:
                 self._work()
             except Exception as error:  # noqa: BLE001 - a fault of ours must not end the thread and hang every caller
@@ -167,33 +171,37 @@ class Writer:
                 self._fail(self._in_hand, LedgerUnavailableError(f"the ledger's writer failed: {error!r}"))
         self._connection.close()
 
-    def _collect(self, *, wait: bool) -> None:
-        """Take over what is queued; wait for something if there is nothing else to do."""
+    def _collect(self, wait_s: float | None) -> None:
+        """Take over what is queued; wait for something if there is nothing to do before (None: nothing at all)."""
+        wait = wait_s is None or wait_s > 0
         while True:
             try:
-                arrived = self._queue.get(block=wait)
+                arrived = self._queue.get(block=wait, timeout=wait_s)
             except queue.Empty:
                 return
             wait = False
             for item in arrived:
                 if isinstance(item, Decision):
-                    self._decisions.append(item)
+                    self._decisions.add(item)
                 elif isinstance(item, _Task):
                     self._tasks.append(item)
                 else:
                     self._running = False
 
     def _work(self) -> None:
-        """One round: one task if one waits, then one batch of the decisions."""
+        """One round: one task if one waits, then one batch of the decisions, then one that has to travel alone."""
         if self._tasks:
             task = self._tasks.popleft()
             self._in_hand = (task,)
             self._carry_out(task)
-        if self._decisions:
-            chosen, later = _choose(self._decisions)
-            self._decisions = deque(later)
+        chosen = self._decisions.take_batch(time.monotonic())
+        if chosen:
             self._in_hand = chosen
             self._send(self._encoded(chosen))
+        alone = self._decisions.take_alone(time.monotonic())
+        if alone is not None:
+            self._in_hand = (alone,)
+            self._send(self._encoded([alone]), wait_briefly=True)
         self._in_hand = ()
 
     def _encoded(self, decisions: list[Decision]) -> Batch:
@@ -209,19 +217,22 @@ class Writer:
                 batch.decisions.append(decision)
         return batch
 
-    def _send(self, batch: Batch) -> None:
-        """Send a batch until it is answered, split because of its data, or given up."""
+    def _send(self, batch: Batch, *, wait_briefly: bool = False) -> None:
+        """Send a batch until it is answered, split, held up, or given up."""
         while batch.decisions:
             try:
-                verdicts = self._transact(lambda connection: self._apply(connection, batch))
+                verdicts = self._transact(lambda connection: self._apply(connection, batch), wait_briefly=wait_briefly)
             except LedgerUnavailableError as error:
                 self._pause(error)
                 batch.decisions = self._still_patient(batch.decisions, error)
             except LedgerError as error:
                 self._fail(batch.decisions, error)
                 return
+            except RowLockedError as error:
+                self._split(batch, error, self._send_alone, wait_briefly=True)
+                return
             except Exception as error:  # noqa: BLE001 - whatever it is, it came from this batch's data
-                self._split(batch, error)
+                self._split(batch, error, self._refuse, wait_briefly=wait_briefly)
                 return
             else:
                 self._answer(batch, verdicts)
@@ -239,13 +250,33 @@ class Writer:
             self._sent.pop(next(iter(self._sent)))
         return verdicts
 
-    def _split(self, batch: Batch, error: Exception) -> None:
+    def _split(
+        self, batch: Batch, error: Exception, end: Callable[[Decision, Exception], None], *, wait_briefly: bool
+    ) -> None:
+        """Send the halves of a batch that failed as a whole; `end` deals with a decision that fails alone."""
         if len(batch.decisions) == 1:
-            self._fail(batch.decisions, _refusal(batch.decisions[0], error))
+            end(batch.decisions[0], error)
             return
         middle = len(batch.decisions) // 2
         for half in (batch.decisions[:middle], batch.decisions[middle:]):
-            self._send(Batch(batch.name, half))
+            self._send(Batch(batch.name, half), wait_briefly=wait_briefly)
+
+    def _refuse(self, decision: Decision, error: Exception) -> None:
+        self._fail([decision], _refusal(decision, error))
+
+    def _send_alone(self, decision: Decision, error: Exception) -> None:
+        """Have a decision that waited for a lock in vain wait by itself from now on."""
+        decision.alone = True
+        self._hold_up(decision, f"{error}")
+
+    def _hold_up(self, decision: Decision, why: str) -> None:
+        """Try a decision again later, unless it has waited too long."""
+        error = LedgerUnavailableError(
+            f"saga {decision.saga_id} can't be written: another session of the database keeps its rows ({why}); end "
+            "that session's transaction; this call may be repeated"
+        )
+        if self._still_patient([decision], error):
+            self._decisions.hold_up(decision, time.monotonic())
 
     def _answer(self, batch: Batch, verdicts: list[Verdict]) -> None:
         counted = self._statistics
@@ -258,7 +289,7 @@ class Writer:
         answers: list[tuple[asyncio.Future[Any], object]] = []
         for decision, verdict in zip(batch.decisions, verdicts, strict=True):
             if isinstance(verdict, LockedElsewhere):
-                self._decisions.append(decision)
+                self._hold_up(decision, "the saga's row is locked")
             else:
                 answers.append((decision.future, verdict))
         self._deliver(answers)
@@ -267,13 +298,24 @@ class Writer:
         """Run a task until it is answered, refused or given up."""
         while True:
             try:
-                result = self._transact(lambda connection: self._guarded(connection, task))
+                result = self._transact(
+                    lambda connection: self._guarded(connection, task), wait_briefly=task.needs_fence
+                )
             except LedgerUnavailableError as error:
                 self._pause(error)
                 if not self._still_patient([task], error):
                     return
             except LedgerError as error:
                 self._fail([task], error)
+                return
+            except RowLockedError as error:
+                self._fail(
+                    [task],
+                    LedgerUnavailableError(
+                        f"another session of the database keeps rows that this needs ({error}); end that session's "
+                        "transaction; this call may be repeated"
+                    ),
+                )
                 return
             except Exception as error:  # noqa: BLE001 - whatever it is, it came from this task's data
                 self._fail(
@@ -289,8 +331,9 @@ class Writer:
             Transaction(connection, self._statements, self._node).require_unfenced()
         return task.run(connection)
 
-    def _transact(self, work: Callable[[Connection], T]) -> T:
-        result = self._connection.transact(work)
+    def _transact(self, work: Callable[[Connection], T], *, wait_briefly: bool) -> T:
+        self._require_lock()
+        result = self._connection.transact(work, wait_briefly=wait_briefly)
         self._pause_s = _FIRST_PAUSE_S
         self._statistics = replace(self._statistics, commits=self._statistics.commits + 1)
         return result
@@ -301,16 +344,20 @@ class Writer:
         self._statistics = replace(self._statistics, sent_again=self._statistics.sent_again + 1)
         self._stopping.wait(self._pause_s)
         self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
-        self._collect(wait=False)
-        self._decisions = deque(self._still_patient(self._decisions, error))
+        self._collect(0.0)
+        self._fail(self._decisions.remove(self._is_impatient), error)
         self._tasks = deque(self._still_patient(self._tasks, error))
 
-    def _still_patient(self, items: Iterable[Waiting], error: LedgerUnavailableError) -> list[Waiting]:
-        """Those that can wait longer; the others are told. Nobody waits once the ledger is to be closed."""
+    def _still_patient(self, items: Iterable[Waiting], error: LedgerError) -> list[Waiting]:
+        """Those that can wait longer; the others are told."""
         found = list(items)
-        oldest = float("inf") if self._stopping.is_set() else time.monotonic() - self._patience_s
-        self._fail([item for item in found if item.queued_time_s <= oldest], error)
-        return [item for item in found if item.queued_time_s > oldest]
+        impatient = {item for item in found if self._is_impatient(item)}
+        self._fail(impatient, error)
+        return [item for item in found if item not in impatient]
+
+    def _is_impatient(self, item: Decision | _Task) -> bool:
+        """Nobody waits once the ledger is to be closed."""
+        return self._stopping.is_set() or item.queued_time_s <= time.monotonic() - self._patience_s
 
     def _fail(self, items: Iterable[Decision | _Task], error: LedgerError) -> None:
         self._deliver([(item.future, error) for item in items])
@@ -321,22 +368,6 @@ class Writer:
 
 
 Waiting = TypeVar("Waiting", Decision, _Task)
-
-
-def _choose(decisions: Iterable[Decision]) -> tuple[list[Decision], list[Decision]]:
-    """The next batch and what has to wait: one decision per saga, apart from starts that compete for an id."""
-    chosen: list[Decision] = []
-    later: list[Decision] = []
-    open_to_starts: dict[SagaId, bool] = {}
-    for decision in decisions:
-        is_start = isinstance(decision.content, NewSaga)
-        fits = decision.saga_id not in open_to_starts or (is_start and open_to_starts[decision.saga_id])
-        if fits and len(chosen) < BATCH_LIMIT:
-            chosen.append(decision)
-        else:
-            later.append(decision)
-        open_to_starts[decision.saga_id] = is_start and fits
-    return chosen, later
 
 
 def _set_all(answers: list[tuple[asyncio.Future[Any], object]]) -> None:
@@ -357,4 +388,4 @@ def _refusal(decision: Decision, error: Exception) -> WriteRefusedError:
 
 def _words(error: Exception) -> str:
     """What the database said, without the statement and its values."""
-    return str(error.orig) if isinstance(error, DBAPIError) else repr(error)
+    return str(error) if isinstance(error, DataRefusedError) else repr(error)

@@ -9,13 +9,22 @@ import pytest
 import pytest_asyncio
 
 from amends_coordinator.ports.ledger import Ledger
-from tests.conformance.ledger.rigs import RIGS, Rig, opened
+from tests.conformance.ledger.rigs import MemoryRig, PostgresRig, Rig, SqliteRig, opened
+
+ADAPTERS = ("memory", "sqlite", "postgresql")
+"""Every adapter. A new one is added here and must pass everything."""
 
 
-@pytest.fixture(params=list(RIGS))
+@pytest.fixture(params=ADAPTERS)
 def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Rig:
     """A storage that nobody has opened."""
-    return RIGS[request.param](tmp_path)
+    match request.param:
+        case "memory":
+            return MemoryRig()
+        case "sqlite":
+            return SqliteRig(tmp_path)
+        case _:
+            return PostgresRig(request.getfixturevalue("postgres_ledger"))
 
 
 @pytest_asyncio.fixture

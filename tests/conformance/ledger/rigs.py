@@ -8,13 +8,15 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import LiteralString, Protocol
 
+import psycopg
 from sqlalchemy.engine import make_url
 
 from amends_coordinator.core.definition import StoredDefinition
 from amends_coordinator.core.ids import NodeId, SagaId
 from amends_coordinator.core.plan import Plan
+from amends_coordinator.ledger import open_ledger
 from amends_coordinator.ledger.memory import MemoryLedger, MemoryStore
 from amends_coordinator.ledger.migrate import upgrade
 from amends_coordinator.ledger.sql import SqlLedger
@@ -96,6 +98,34 @@ class SqliteRig:
             assert connection.execute(statement, (value,)).rowcount
 
 
+class PostgresRig:
+    """The SQL adapter on one database of a PostgreSQL, with a lease that is short enough to wait for."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def ledger(self) -> Ledger:
+        """See the protocol."""
+        return open_ledger(self.url, lease_s=LEASE_S)
+
+    async def crash(self, ledger: Ledger) -> None:
+        """See the protocol."""
+        assert isinstance(ledger, SqlLedger)
+        await ledger.abandon()
+
+    def fence(self, node: NodeId) -> None:
+        """See the protocol."""
+        self._change("UPDATE node SET fenced = true WHERE node_id = %s", node)
+
+    def make_unreadable(self, saga_id: str) -> None:
+        """See the protocol."""
+        self._change("UPDATE intent SET state = 'SULKING' WHERE saga_id = %s", saga_id)
+
+    def _change(self, statement: LiteralString, value: str) -> None:
+        with psycopg.connect(self.url) as connection:
+            assert connection.execute(statement, (value,)).rowcount
+
+
 @cache
 def empty_ledger() -> bytes:
     """A SQLite file with an empty ledger: made once per process, because that takes longer than most tests."""
@@ -105,8 +135,8 @@ def empty_ledger() -> bytes:
         return path.read_bytes()
 
 
-RIGS: dict[str, Callable[[Path], Rig]] = {"memory": lambda _: MemoryRig(), "sqlite": SqliteRig}
-"""Every adapter, by name. A new one is added here and must pass everything."""
+LEASE_S = 0.3
+"""On PostgreSQL a crashed incarnation is fenced only after a whole lease."""
 
 
 async def opened(rig: Rig, node: NodeId = NODE, *, plans: Callable[[StoredDefinition], Plan] = plan_of) -> Ledger:

@@ -95,6 +95,8 @@ def test_urls() -> None:
     """Which adapter a URL means."""
     assert isinstance(open_ledger("memory:"), MemoryLedger)
     assert isinstance(open_ledger("sqlite:///ledger.sqlite3"), SqlLedger)
+    assert isinstance(open_ledger("postgresql://user:secret@host:5432/name?sslmode=require"), SqlLedger)
+    assert isinstance(open_ledger("postgres:///name"), SqlLedger)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +106,8 @@ def test_urls() -> None:
         "sqlite://",
         "sqlite:///:memory:",
         "redis://user:secret@host/1",
-        "postgresql://user:secret@host/1",
+        "postgresql+asyncpg://user:secret@host/1",
+        "postgresql://user:secret@host:port/1",
         "://secret@",
     ],
 )

@@ -1,0 +1,109 @@
+"""Statements for many rows where a round trip costs more than a row: each column travels as one array.
+
+`unnest` makes rows of the arrays again. So a batch of decisions is a handful of statements, whose texts never change
+with the number of rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import ARRAY, BigInteger, Boolean, DateTime, Integer, LargeBinary, Text, any_, bindparam, func, update
+from sqlalchemy import select as select_from
+from sqlalchemy.dialects.postgresql import insert
+
+from amends_coordinator.ledger.instants import InstantType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy import Column, Connection, Select, Table, TableValuedAlias
+    from sqlalchemy.engine import Dialect
+    from sqlalchemy.sql.elements import ClauseElement
+    from sqlalchemy.types import TypeEngine
+
+    from amends_coordinator.ledger.rows import Row
+
+_ROW_ID = "row_id"
+_IDS = "ids"
+
+
+class Arrays:
+    """Implements `dialect.ManyRows` for PostgreSQL."""
+
+    def __init__(self, compiler: Dialect) -> None:
+        self._compiler = compiler
+
+    def insert_new(self, table: Table, columns: Sequence[str]) -> ColumnStatement:
+        """See the protocol."""
+        given = _given(table, columns)
+        rows = insert(table).from_select(list(columns), select_from(*[given.c[name] for name in columns]))
+        return self._statement(rows.on_conflict_do_nothing(), columns)
+
+    def insert_or_update(
+        self, table: Table, columns: Sequence[str], *, key: Sequence[str], changed: Sequence[str]
+    ) -> ColumnStatement:
+        """See the protocol."""
+        given = _given(table, columns)
+        rows = insert(table).from_select(list(columns), select_from(*[given.c[name] for name in columns]))
+        values = {name: rows.excluded[name] for name in changed}
+        return self._statement(rows.on_conflict_do_update(index_elements=list(key), set_=values), columns)
+
+    def update_by_id(self, table: Table, changed: Sequence[str]) -> ColumnStatement:
+        """See the protocol."""
+        given = _given(table, changed, _ROW_ID)
+        values = {name: given.c[name] for name in changed}
+        statement = update(table).where(table.c.id == given.c[_ROW_ID]).values(values)
+        return self._statement(statement, (*changed, _ROW_ID))
+
+    def select_by_id(self, question: Select[*tuple[Any, ...]], id_column: Column[Any]) -> IdsStatement:
+        """See the protocol."""
+        chosen = id_column == any_(bindparam(_IDS, type_=ARRAY(Text())))
+        return IdsStatement(question.where(chosen), self._compiler)
+
+    def _statement(self, statement: ClauseElement, columns: Sequence[str]) -> ColumnStatement:
+        return ColumnStatement(statement, columns, self._compiler)
+
+
+class ColumnStatement:
+    """Writes rows that are given as one array per column."""
+
+    def __init__(self, statement: ClauseElement, columns: Sequence[str], compiler: Dialect) -> None:
+        self._text = str(statement.compile(dialect=compiler))
+        self._columns = tuple(columns)
+
+    def run(self, connection: Connection, values: Sequence[Row]) -> None:
+        """See `dialect.RowsStatement`."""
+        if values:
+            arrays = map(list, zip(*values, strict=True))
+            connection.exec_driver_sql(self._text, dict(zip(self._columns, arrays, strict=True)))
+
+
+class IdsStatement:
+    """Asks about rows whose ids are given as one array."""
+
+    def __init__(self, statement: ClauseElement, compiler: Dialect) -> None:
+        self._text = str(statement.compile(dialect=compiler))
+
+    def fetch(self, connection: Connection, ids: Sequence[str]) -> list[Any]:
+        """See `dialect.IdsStatement`."""
+        return [*connection.exec_driver_sql(self._text, {_IDS: list(ids)})]
+
+
+def _given(table: Table, columns: Sequence[str], *texts: str) -> TableValuedAlias:
+    """The arrays as a table: columns of the table that is written, then further ones that are text."""
+    types = [(name, _element(table.c[name])) for name in columns] + [(name, Text()) for name in texts]
+    arrays = [bindparam(name, type_=ARRAY(kind)) for name, kind in types]
+    return func.unnest(*arrays).table_valued(*[name for name, _ in types], name="given").render_derived()
+
+
+def _element(column: Column[Any]) -> TypeEngine[Any]:
+    """The type of a column's array. Text has no length in it: a cast to one would cut silently what is too long, while
+    the column refuses it.
+    """
+    kind = column.type
+    if isinstance(kind, InstantType):
+        return DateTime(timezone=True)
+    if isinstance(kind, (BigInteger, Boolean, Integer, LargeBinary)):
+        return kind
+    return Text()
