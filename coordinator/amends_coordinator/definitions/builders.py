@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from google.protobuf.message import DecodeError, EncodeError, Message
@@ -22,11 +23,18 @@ if TYPE_CHECKING:
 
     from google.protobuf.descriptor import Descriptor
 
-    from amends_coordinator.core.saga import Saga
+    from amends_coordinator.core.saga import Failure, Saga
 
 Root: TypeAlias = "Callable[[Saga], Message | None]"
 Put: TypeAlias = "Callable[[Saga, Message], None]"
 SagaValue: TypeAlias = "Callable[[Saga], str]"
+
+FAILURE_FIELDS: Mapping[pb.FailureField.ValueType, Callable[[Failure], str | None]] = {
+    pb.FAILURE_FIELD_STEP: attrgetter("step"),
+    pb.FAILURE_FIELD_REASON: attrgetter("reason"),
+    pb.FAILURE_FIELD_STATUS_CODE: attrgetter("status_code"),
+    pb.FAILURE_FIELD_MESSAGE: attrgetter("message"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,14 +49,16 @@ class StepMessages:
 class Place:
     """What is built, for whom: one call of a step, or (without a step) the saga's output.
 
-    `may_lack_response`: fields of the step's own response are left out when there is none, because the call finds its
-    work without them.
+    `may_lack_response`: steps whose response may be missing: then its fields are left out. A call's own step, if it
+    finds its work without them; steps that a person waived, or that the saga never came to, where that is told
+    afterwards. `may_lack_request`: the same for requests.
     """
 
     target: Descriptor
     step: StepName | None = None
     direction: Direction = Direction.ACTION
-    may_lack_response: bool = False
+    may_lack_response: frozenset[StepName] = frozenset()
+    may_lack_request: frozenset[StepName] = frozenset()
 
     def __str__(self) -> str:
         if self.step is None:
@@ -73,9 +83,9 @@ class Builder:
         self._new = _prototype(template, place.target)
         self._copies: tuple[tuple[Root, tuple[Move, ...]], ...] = _copies(template, place, surroundings)
         self._puts: tuple[Put, ...] = tuple(
-            _saga_put(binding, place, surroundings.ledger_name)
+            _put(binding, place, surroundings.ledger_name)
             for binding in template.bindings
-            if binding.WhichOneof("source") == "saga"
+            if binding.WhichOneof("source") in ("saga", "failure")
         )
 
     def build(self, saga: Saga) -> bytes:
@@ -151,13 +161,20 @@ def _root(kind: str, step: StepName, place: Place, surroundings: Surroundings) -
     if kind == "input":
         return lambda saga: parse(saga.input)
     if kind == "step_request":
+        if step in place.may_lack_request:
+            return lambda saga: _parse_request_if_there(parse, saga, step)
         return lambda saga: parse(_request_of(saga, step, place))
-    if step == place.step and place.may_lack_response:
-        return lambda saga: _parse_if_there(parse, saga, step)
+    if step in place.may_lack_response:
+        return lambda saga: _parse_response_if_there(parse, saga, step)
     return lambda saga: parse(_response_of(saga, step, place))
 
 
-def _parse_if_there(parse: Callable[[bytes], Message], saga: Saga, step: StepName) -> Message | None:
+def _parse_request_if_there(parse: Callable[[bytes], Message], saga: Saga, step: StepName) -> Message | None:
+    intent = saga.intent(step, Direction.ACTION)
+    return None if intent is None else parse(intent.request)
+
+
+def _parse_response_if_there(parse: Callable[[bytes], Message], saga: Saga, step: StepName) -> Message | None:
     intent = saga.intent(step, Direction.ACTION)
     return None if intent is None or intent.response is None else parse(intent.response)
 
@@ -176,10 +193,18 @@ def _response_of(saga: Saga, step: StepName, place: Place) -> bytes:
     return intent.response
 
 
-def _saga_put(binding: pb.Binding, place: Place, ledger_name: str) -> Put:
+def _put(binding: pb.Binding, place: Place, ledger_name: str) -> Put:
     write = writer(find_path(place.target, binding.target))
-    value = _saga_value(binding.saga, place, ledger_name)
+    if binding.HasField("failure"):
+        value = _failure_value(binding.failure)
+    else:
+        value = _saga_value(binding.saga, place, ledger_name)
     return lambda saga, built: write(built, value(saga))
+
+
+def _failure_value(field: pb.FailureField.ValueType) -> SagaValue:
+    read = FAILURE_FIELDS[field]
+    return lambda saga: (saga.failure and read(saga.failure)) or ""
 
 
 def _saga_value(field: pb.SagaField.ValueType, place: Place, ledger_name: str) -> SagaValue:

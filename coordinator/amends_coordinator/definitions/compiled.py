@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
     from amends_coordinator.core.definition import StoredDefinition
+    from amends_coordinator.core.plan import Plan
     from amends_coordinator.core.saga import Saga
 
 __all__ = ["BindingError", "CompiledDefinition", "PayloadError", "compile_definition"]
@@ -53,7 +54,7 @@ class CompiledDefinition:
             input=schema.message(definition.input_type),
             steps={step: types for (step, direction), types in self._types.items() if direction is Direction.ACTION},
         )
-        self._builders = dict(_builders(definition, self._types, surroundings))
+        self._builders = dict(_builders(definition, self.plan, self._types, surroundings))
         self._output = _output_builder(definition, schema, surroundings)
 
     def bind(self, saga: Saga, step: StepName, direction: Direction) -> bytes:
@@ -143,6 +144,11 @@ def parse_definition(stored: StoredDefinition) -> pb.SagaDefinition:
         raise DescriptorError(f"definition {stored.name} {stored.version} doesn't parse: {error}") from error
 
 
+def _all_steps(definition: pb.SagaDefinition) -> Iterator[pb.Step]:
+    yield from definition.steps
+    yield from definition.on_compensated
+
+
 def _calls(step: pb.Step) -> Iterator[tuple[Direction, pb.Call]]:
     yield Direction.ACTION, step.action
     if step.HasField("compensation"):
@@ -154,7 +160,7 @@ def _calls(step: pb.Step) -> Iterator[tuple[Direction, pb.Call]]:
 def _call_types(
     definition: pb.SagaDefinition, schema: Schema
 ) -> Iterator[tuple[tuple[StepName, Direction], StepMessages]]:
-    for step in definition.steps:
+    for step in _all_steps(definition):
         for direction, call in _calls(step):
             method = schema.method(call.method)
             messages = StepMessages(request=method.input_type, response=method.output_type)
@@ -162,22 +168,34 @@ def _call_types(
 
 
 def _builders(
-    definition: pb.SagaDefinition, types: dict[tuple[StepName, Direction], StepMessages], surroundings: Surroundings
+    definition: pb.SagaDefinition,
+    plan: Plan,
+    types: dict[tuple[StepName, Direction], StepMessages],
+    surroundings: Surroundings,
 ) -> Iterator[tuple[tuple[StepName, Direction], Builder]]:
-    for step in definition.steps:
+    told_afterwards = frozenset(step.name for step in plan.steps)
+    for step in _all_steps(definition):
+        name = StepName(step.name)
+        is_told = name not in told_afterwards
         for direction, call in _calls(step):
-            key = (StepName(step.name), direction)
+            call_plan = plan.by_name[name].call(direction)
+            own = frozenset({name} if call_plan.by_key or direction is Direction.LOOKUP else ())
             place = Place(
-                target=types[key].request,
-                step=key[0],
+                target=types[name, direction].request,
+                step=name,
                 direction=direction,
-                may_lack_response=call.by_key or direction is Direction.LOOKUP,
+                may_lack_response=told_afterwards if is_told else own,
+                may_lack_request=told_afterwards if is_told else frozenset(),
             )
-            yield key, Builder(call.request, place, surroundings)
+            yield (name, direction), Builder(call.request, place, surroundings)
 
 
 def _output_builder(definition: pb.SagaDefinition, schema: Schema, surroundings: Surroundings) -> Builder | None:
+    """What a person waived has no response, which leaves its fields of the output empty and holds up no commit."""
     if not definition.output_type:
         return None
     target: Descriptor = schema.message(definition.output_type)
-    return Builder(definition.output, Place(target=target), surroundings)
+    steps = frozenset(StepName(step.name) for step in definition.steps)
+    return Builder(
+        definition.output, Place(target=target, may_lack_response=steps, may_lack_request=steps), surroundings
+    )

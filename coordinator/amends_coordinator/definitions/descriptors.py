@@ -2,7 +2,8 @@
 
 The same file has different bytes depending on where it comes from: generated code leaves out `json_name`, protoc and
 reflection don't, and comments may be there or not. The canonical form has neither, so equal files have equal bytes.
-`google/protobuf/*` differs between releases of protobuf and belongs to nobody, so no comparison looks at it.
+`google/protobuf/*` and our own annotations differ between releases and belong to no participant, so no comparison looks
+at them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto, FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 
+from amends.v1 import annotations_pb2
 from amends_coordinator.definitions.errors import DescriptorError, quote
 from amends_coordinator.definitions.fields import is_repeated
 
@@ -24,6 +26,12 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
 GOOGLE_FILES = "google/protobuf/"
+ANNOTATIONS_FILE = annotations_pb2.DESCRIPTOR.name
+
+
+def is_of_a_library(file_name: str) -> bool:
+    """Whether a file comes with protobuf or with amends: another release of it is no other word of a participant."""
+    return file_name.startswith(GOOGLE_FILES) or file_name == ANNOTATIONS_FILE
 
 
 def is_readable(message: Message) -> bool:
@@ -199,7 +207,7 @@ def _fingerprints(files: FileDescriptorSet) -> tuple[dict[str, str], dict[str, t
     of_files: dict[str, str] = {}
     of_symbols: dict[str, tuple[str, str]] = {}
     for file in files.file:
-        if file.name.startswith(GOOGLE_FILES):
+        if is_of_a_library(file.name):
             continue
         canonical = canonical_file(file)
         of_files[file.name] = hashlib.sha256(_bytes(canonical)).hexdigest()

@@ -1,10 +1,10 @@
 """Registration: checks a saga definition as a whole, and answers a copy in which nothing is left to be guessed.
 
-Everything that a definition may leave out is filled in here, once: kinds, `after`, timeouts, budgets, guarantees, and
-the compensation and lookup that the methods' annotations name. Their requests are resolved field by field and stand in
-the copy as bindings. The copy carries the files that it needs and no others, so a later deploy of a participant changes
-no saga. Its version is computed from all of that, so the same content has the same version wherever it is registered,
-and resolving a resolved definition changes nothing.
+Everything that a definition may leave out is filled in here, once: kinds, `after`, timeouts, budgets, guarantees,
+codes, and the compensation and lookup that the methods' annotations name. Their requests are resolved field by field
+and stand in the copy as bindings. The copy carries the files that it needs and no others, so a later deploy of a
+participant changes no saga. Its version is computed from all of that, so the same content has the same version wherever
+it is registered, and resolving a resolved definition changes nothing.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from amends.v1 import saga_definition_pb2 as pb
 from amends_coordinator.definitions.by_name import resolve_by_name
-from amends_coordinator.definitions.descriptors import GOOGLE_FILES, file_digest, is_readable, readable_files
+from amends_coordinator.definitions.descriptors import file_digest, is_of_a_library, is_readable, readable_files
 from amends_coordinator.definitions.errors import DescriptorError, Fault, FaultList, InvalidDefinitionError, quote
 from amends_coordinator.definitions.schema import Schema
 from amends_coordinator.definitions.spans import DAY_US, PATIENT, QUICK, SAGA_TIMEOUT_US, Span, fill_retry
 from amends_coordinator.definitions.step_calls import CallResolver
-from amends_coordinator.definitions.step_order import fill_order, is_behind_point_of_no_return
+from amends_coordinator.definitions.step_options import fill_options
+from amends_coordinator.definitions.step_order import fill_order
 from amends_coordinator.definitions.templates import (
     Scope,
     StepTypes,
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from google.protobuf.descriptor import Descriptor
+
+    from amends_coordinator.definitions.spans import Budget
+    from amends_coordinator.definitions.step_order import StepOrder
 
 __all__ = ["Fault", "InvalidDefinitionError", "resolve"]
 
@@ -78,7 +82,7 @@ def version_of(resolved: pb.SagaDefinition) -> str:
         content.ClearField(field)
     digest = hashlib.sha256(content.SerializeToString(deterministic=True))
     for file in sorted(resolved.descriptors.file, key=lambda file: file.name):
-        if not file.name.startswith(GOOGLE_FILES):
+        if not is_of_a_library(file.name):
             digest.update(file_digest(file).encode())
     return digest.hexdigest()[:16]
 
@@ -123,13 +127,18 @@ class _Resolution:
         """Check and fill in everything but the descriptors and the version."""
         definition = self._definition
         self._check_header()
-        fill_order(definition.steps, self._faults)
+        order = fill_order(definition, self._faults)
         for index, step in enumerate(definition.steps):
-            types = self._calls.fill(step, f"steps[{index}]")
-            self._types.setdefault(step.name, types)
-            self._fill_budgets(index)
-        for index in range(len(definition.steps)):
-            self._resolve_templates(index)
+            path = f"steps[{index}]"
+            self._types.setdefault(step.name, self._calls.fill(step, path))
+            fill_options(step, path, self._faults)
+            self._fill_budgets(step, PATIENT if order.is_forward_only(index) else QUICK, path)
+        for index, step in enumerate(definition.on_compensated):
+            path = f"on_compensated[{index}]"
+            self._types.setdefault(step.name, self._calls.fill_alone(step, path))
+            fill_options(step, path, self._faults)
+            self._fill_budgets(step, PATIENT, path)
+        self._resolve_templates(order)
         self._check_output()
 
     def _check_header(self) -> None:
@@ -145,40 +154,47 @@ class _Resolution:
         span = Span(path="timeout", default_us=SAGA_TIMEOUT_US, longest_us=30 * DAY_US)
         span.fill(definition.timeout, faults, given=definition.HasField("timeout"))
 
-    def _fill_budgets(self, index: int) -> None:
-        step, path = self._definition.steps[index], f"steps[{index}]"
-        forward_only = is_behind_point_of_no_return(self._definition.steps, index)
-        fill_retry(step.action.retry, PATIENT if forward_only else QUICK, f"{path}.action.retry", self._faults)
+    def _fill_budgets(self, step: pb.Step, budget: Budget, path: str) -> None:
+        fill_retry(step.action.retry, budget, f"{path}.action.retry", self._faults)
         if step.HasField("compensation"):
             fill_retry(step.compensation.retry, PATIENT, f"{path}.compensation.retry", self._faults)
         if step.HasField("lookup"):
             fill_retry(step.lookup.retry, PATIENT, f"{path}.lookup.retry", self._faults)
 
-    def _resolve_templates(self, index: int) -> None:
-        step, path = self._definition.steps[index], f"steps[{index}]"
-        earlier = frozenset(each.name for each in self._definition.steps[:index])
+    def _resolve_templates(self, order: StepOrder) -> None:
+        for index, step in enumerate(self._definition.steps):
+            self._resolve_step(step, order.steps.names_before(index), f"steps[{index}]")
+        # What the saga did before it was rolled back may be told; what of it never happened stays empty.
+        steps = frozenset(step.name for step in self._definition.steps)
+        for index, step in enumerate(self._definition.on_compensated):
+            scope = self._scope(steps | order.on_compensated.names_before(index), knows_failure=True)
+            self._check(step.action, scope, f"on_compensated[{index}].action.request")
+            tidy(step.action)
+
+    def _resolve_step(self, step: pb.Step, before: frozenset[str], path: str) -> None:
         own = self._types[step.name]
-        self._check(step.action, earlier, f"{path}.action.request")
+        self._check(step.action, self._scope(before), f"{path}.action.request")
         tidy(step.action)
         asked_for = ("step_request", step.name, own.request)
         answered = ("step_response", step.name, own.response)
+        behind = before | {step.name}
         if step.HasField("compensation"):
-            self._resolve(step.compensation, step, earlier, (answered, asked_for), f"{path}.compensation")
+            scope = self._scope(behind, knows_failure=True)
+            self._resolve(step.compensation, scope, (answered, asked_for), f"{path}.compensation")
         if step.HasField("lookup"):
             # A lookup is asked while there is no response, so only the request can tell it what to look for.
-            self._resolve(step.lookup, step, earlier, (asked_for,), f"{path}.lookup")
+            self._resolve(step.lookup, self._scope(behind), (asked_for,), f"{path}.lookup")
 
     def _resolve(
         self,
         call: pb.Call,
-        step: pb.Step,
-        earlier: frozenset[str],
+        scope: Scope,
         sources: Sequence[tuple[str, str, Descriptor | None]],
         path: str,
     ) -> None:
         target, known = self._calls.request_type(call.method), len(self._faults)
         place = f"{path}.request"
-        self._check(call, earlier | {step.name}, place)
+        self._check(call, scope, place)
         if target is not None and len(self._faults) == known:
             has_template = call.request.ByteSize() > 0
             resolve_by_name(call.request, target, sources, place, self._faults)
@@ -187,11 +203,15 @@ class _Resolution:
                 check_filled(call, target, has_template=has_template, path=place, faults=self._faults)
         tidy(call)
 
-    def _check(self, call: pb.Call, readable: frozenset[str], path: str) -> None:
+    def _check(self, call: pb.Call, scope: Scope, path: str) -> None:
         target = self._calls.request_type(call.method)
         if target is not None:
-            scope = Scope(input=self._input, steps=self._types, readable=readable, is_call=True)
             check_template(call.request, target, scope, path, self._faults)
+
+    def _scope(self, readable: frozenset[str], *, is_call: bool = True, knows_failure: bool = False) -> Scope:
+        return Scope(
+            input=self._input, steps=self._types, readable=readable, is_call=is_call, knows_failure=knows_failure
+        )
 
     def _check_output(self) -> None:
         definition = self._definition
@@ -203,7 +223,7 @@ class _Resolution:
         if not definition.HasField("output"):
             self._faults.add("output", f"nothing says how the {definition.output_type} is built; bind its fields")
         elif target is not None:
-            scope = Scope(input=self._input, steps=self._types, readable=frozenset(self._types), is_call=False)
+            scope = self._scope(frozenset(step.name for step in definition.steps), is_call=False)
             check_template(definition.output, target, scope, "output", self._faults)
             sort_bindings(definition.output)
 

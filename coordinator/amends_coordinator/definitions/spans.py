@@ -20,6 +20,7 @@ SAGA_TIMEOUT_US = HOUR_US
 CALL_TIMEOUT_US = 5 * SECOND_US
 REFUSAL_COUNT = 10
 MOST_REFUSALS = 10_000
+LONGEST_WINDOW_US = 3_650 * DAY_US
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,16 +41,20 @@ PATIENT = Budget(initial_delay_us=SECOND_US, maximum_delay_us=60 * SECOND_US, to
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """One duration of a definition: where it stands, what it is if it isn't given, and how long it may be."""
+    """One duration of a definition: where it stands, what it is if it isn't given, and how long it may be.
+
+    Without a default it stays away where it isn't given.
+    """
 
     path: str
-    default_us: int
+    default_us: int | None
     longest_us: int
 
     def fill(self, duration: Duration, faults: FaultList, *, given: bool) -> int | None:
         """Fill in the default, or check what is given; answers the microseconds, None where they make no sense."""
         if not given:
-            duration.FromMicroseconds(self.default_us)
+            if self.default_us is not None:
+                duration.FromMicroseconds(self.default_us)
             return self.default_us
         if abs(duration.nanos) > 999_999_999 or duration.seconds * duration.nanos < 0:
             faults.add(
@@ -58,10 +63,11 @@ class Span:
             return None
         span_us = duration.seconds * SECOND_US + int(duration.nanos / 1_000)
         if not MILLISECOND_US <= span_us <= self.longest_us:
+            default = "" if self.default_us is None else f" for {readable(self.default_us)}"
             faults.add(
                 self.path,
                 f"{readable(span_us)} is out of range; choose from 1 ms to {readable(self.longest_us)},"
-                f" or leave it out for {readable(self.default_us)}",
+                f" or leave it out{default}",
             )
             return None
         return span_us
@@ -81,6 +87,14 @@ def fill_call_timeout(call: pb.Call, annotated: Duration | None, path: str, faul
         call.timeout.CopyFrom(annotated)
     span = Span(path=f"{path}.timeout", default_us=CALL_TIMEOUT_US, longest_us=HOUR_US)
     span.fill(call.timeout, faults, given=call.HasField("timeout"))
+
+
+def fill_idempotency_window(call: pb.Call, annotated: Duration | None, path: str, faults: FaultList) -> None:
+    """How long keys are remembered: as given, else as the method is annotated, else for ever."""
+    if not call.HasField("idempotency_window") and annotated is not None:
+        call.idempotency_window.CopyFrom(annotated)
+    span = Span(path=f"{path}.idempotency_window", default_us=None, longest_us=LONGEST_WINDOW_US)
+    span.fill(call.idempotency_window, faults, given=call.HasField("idempotency_window"))
 
 
 def fill_retry(policy: pb.RetryPolicy, budget: Budget, path: str, faults: FaultList) -> None:

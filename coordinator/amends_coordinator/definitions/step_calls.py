@@ -8,13 +8,13 @@ from google.protobuf.descriptor_pb2 import MethodOptions
 
 from amends.v1 import annotations_pb2
 from amends.v1 import saga_definition_pb2 as pb
+from amends_coordinator.definitions.codes import fill_action_codes, fill_compensation_codes, refuse_codes_of_lookup
 from amends_coordinator.definitions.errors import DescriptorError, quote
-from amends_coordinator.definitions.spans import fill_call_timeout
+from amends_coordinator.definitions.spans import fill_call_timeout, fill_idempotency_window
 from amends_coordinator.definitions.templates import StepTypes
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, MethodDescriptor
-    from google.protobuf.duration_pb2 import Duration
 
     from amends_coordinator.definitions.errors import FaultList
     from amends_coordinator.definitions.schema import Schema
@@ -43,7 +43,7 @@ class CallResolver:
         return None if isinstance(found, DescriptorError) else found.input_type
 
     def fill(self, step: pb.Step, path: str) -> StepTypes:
-        """Check the methods of a step and fill in its compensation, lookup, timeouts and guarantee."""
+        """Check the methods of a step and fill in its compensation, lookup, and all that its calls leave open."""
         action = self._method(step.action.method, f"{path}.action.method", "")
         options = annotation_of(action) if action is not None else None
         annotation = f" (named by the annotation of {step.action.method})"
@@ -51,24 +51,33 @@ class CallResolver:
         lookup_origin = "" if step.HasField("lookup") else annotation
         if action is not None and options is not None:
             _add_annotated_calls(step, action, options)
-        self._fill_guarantee(step, options, f"{path}.guarantee")
-        self._fill_call(step.action, action, f"{path}.action")
+        self._check_guarantee(step.guarantee, f"{path}.guarantee")
+        self._fill_call(step.action, step, options, f"{path}.action")
         self._fill_compensation(step, f"{path}.compensation", undo_origin)
         self._fill_lookup(step, action, f"{path}.lookup", lookup_origin)
-        if action is None:
-            return StepTypes()
-        return StepTypes(request=action.input_type, response=action.output_type)
+        may_look_up = step.kind != pb.STEP_KIND_READ_ONLY
+        fill_action_codes(step, options, f"{path}.action", self._faults, may_look_up=may_look_up)
+        return _types_of(action)
 
-    def _fill_guarantee(self, step: pb.Step, options: annotations_pb2.StepOptions | None, path: str) -> None:
-        annotated = options.guarantee if options is not None else annotations_pb2.GUARANTEE_UNSPECIFIED
-        step.guarantee = step.guarantee or annotated or annotations_pb2.GUARANTEE_KEY
-        if step.guarantee not in annotations_pb2.Guarantee.values():
-            number = int(step.guarantee)
-            self._faults.add(path, f"{number} is no guarantee that this release knows; choose one of Guarantee")
+    def fill_alone(self, step: pb.Step, path: str) -> StepTypes:
+        """Check the method of a step that has an action and nothing else, and fill in what that leaves open."""
+        for name in ("compensation", "lookup"):
+            if step.HasField(name):
+                reason = "a step of on_compensated is repeated until it succeeds, and nothing undoes it"
+                self._faults.add(f"{path}.{name}", f"{reason}; leave it out")
+        action = self._method(step.action.method, f"{path}.action.method", "")
+        options = annotation_of(action) if action is not None else None
+        self._check_guarantee(step.guarantee, f"{path}.guarantee")
+        self._fill_call(step.action, step, options, f"{path}.action")
+        fill_action_codes(step, options, f"{path}.action", self._faults, may_look_up=False)
+        return _types_of(action)
 
     def _fill_compensation(self, step: pb.Step, path: str, origin: str) -> None:
         if step.HasField("compensation"):
-            self._fill_call(step.compensation, self._method(step.compensation.method, f"{path}.method", origin), path)
+            method = self._method(step.compensation.method, f"{path}.method", origin)
+            options = annotation_of(method) if method is not None else None
+            self._fill_call(step.compensation, step, options, path)
+            fill_compensation_codes(step.compensation, options, path, self._faults)
             if step.kind != pb.STEP_KIND_COMPENSATABLE:
                 self._faults.add(
                     path, "only a compensatable step is undone; leave it out, or make the step compensatable"
@@ -84,7 +93,8 @@ class CallResolver:
         if not step.HasField("lookup"):
             return
         lookup = self._method(step.lookup.method, f"{path}.method", origin)
-        self._fill_call(step.lookup, lookup, path)
+        self._fill_call(step.lookup, step, annotation_of(lookup) if lookup is not None else None, path)
+        refuse_codes_of_lookup(step.lookup, path, self._faults)
         if lookup is None or action is None or lookup.output_type.full_name == action.output_type.full_name:
             return
         self._faults.add(
@@ -93,10 +103,25 @@ class CallResolver:
             " a lookup tells the action's response, so name a method that answers that type",
         )
 
-    def _fill_call(self, call: pb.Call, method: MethodDescriptor | None, path: str) -> None:
+    def _fill_call(self, call: pb.Call, step: pb.Step, options: annotations_pb2.StepOptions | None, path: str) -> None:
+        """Fill in what every call has: timeout, guarantee and (not on a lookup) how long keys are remembered."""
         if call.by_key and not path.endswith(".compensation"):
             self._faults.add(f"{path}.by_key", "only a compensation can find its work by key; leave it out")
-        fill_call_timeout(call, _annotated_timeout(method), path, self._faults)
+        annotated = options if options is not None else annotations_pb2.StepOptions()
+        fill_call_timeout(call, annotated.timeout if annotated.HasField("timeout") else None, path, self._faults)
+        call.guarantee = call.guarantee or step.guarantee or annotated.guarantee or annotations_pb2.GUARANTEE_KEY
+        if call.guarantee != step.guarantee:  # else it is the step's, which was looked at
+            self._check_guarantee(call.guarantee, f"{path}.guarantee")
+        if not path.endswith(".lookup"):
+            window = annotated.idempotency_window if annotated.HasField("idempotency_window") else None
+            fill_idempotency_window(call, window, path, self._faults)
+        elif call.HasField("idempotency_window"):
+            self._faults.add(f"{path}.idempotency_window", "a lookup can be repeated at any time; leave it out")
+
+    def _check_guarantee(self, guarantee: annotations_pb2.Guarantee.ValueType, path: str) -> None:
+        if guarantee not in annotations_pb2.Guarantee.values():
+            number = int(guarantee)
+            self._faults.add(path, f"{number} is no guarantee that this release knows; choose one of Guarantee")
 
     def _method(self, full_name: str, path: str, origin: str) -> MethodDescriptor | None:
         """A unary method; None if there is none, which is reported."""
@@ -122,9 +147,10 @@ class CallResolver:
         return found
 
 
-def _annotated_timeout(method: MethodDescriptor | None) -> Duration | None:
-    options = annotation_of(method) if method is not None else None
-    return options.timeout if options is not None and options.HasField("timeout") else None
+def _types_of(action: MethodDescriptor | None) -> StepTypes:
+    if action is None:
+        return StepTypes()
+    return StepTypes(request=action.input_type, response=action.output_type)
 
 
 def _add_annotated_calls(step: pb.Step, action: MethodDescriptor, options: annotations_pb2.StepOptions) -> None:

@@ -41,12 +41,16 @@ class StepTypes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What a template may read: the input, and of all `steps` the `readable` ones. `is_call`: it has a key."""
+    """What a template may read: the input, and of all `steps` the `readable` ones.
+
+    `is_call`: it has a key. `knows_failure`: it is built while the saga rolls back, or afterwards.
+    """
 
     input: Descriptor | None
     steps: Mapping[str, StepTypes]
     readable: frozenset[str]
     is_call: bool
+    knows_failure: bool
 
 
 class SourceField(NamedTuple):
@@ -182,6 +186,8 @@ def _source(binding: pb.Binding, scope: Scope, path: str, faults: FaultList) -> 
     kind = binding.WhichOneof("source")
     if kind is None:
         faults.add(path, "it has no source; give it one, or `default_value`")
+    if kind == "failure":
+        return _failure(binding, scope, f"{path}.failure", faults), None
     if kind != "saga":
         return None, None
     if binding.saga == pb.SAGA_FIELD_UNSPECIFIED or binding.saga not in pb.SagaField.values():
@@ -191,6 +197,21 @@ def _source(binding: pb.Binding, scope: Scope, path: str, faults: FaultList) -> 
         faults.add(f"{path}.saga", "the output has no idempotency key; only SAGA_FIELD_SAGA_ID can stand here")
         return None, None
     return STRING, None
+
+
+def _failure(binding: pb.Binding, scope: Scope, path: str, faults: FaultList) -> Shape | None:
+    if binding.failure == pb.FAILURE_FIELD_UNSPECIFIED or binding.failure not in pb.FailureField.values():
+        number = int(binding.failure)
+        faults.add(path, f"{number} is nothing that this release knows; choose one of FailureField")
+        return None
+    if not scope.knows_failure:
+        faults.add(
+            path,
+            "nothing has failed when this is built; only the request of a compensation or of an on_compensated step"
+            " can say why the saga rolls back",
+        )
+        return None
+    return STRING
 
 
 def _copied(source: SourceField, scope: Scope, path: str, faults: FaultList) -> tuple[Shape | None, SourceField | None]:
@@ -220,6 +241,10 @@ def _step_message(source: SourceField, scope: Scope, path: str, faults: FaultLis
         faults.add(path, f"there is no step {quote(source.step)}; name an earlier step")
         return None
     if source.step not in scope.readable:
-        faults.add(path, f"{source.step} has not run when this is built; name an earlier step")
+        faults.add(
+            path,
+            f"{source.step} need not have run when this is built; name a step that is waited for, directly or through"
+            " others (`after`)",
+        )
         return None
     return types.request if source.kind == "step_request" else types.response

@@ -26,15 +26,19 @@ from google.protobuf import descriptor_pb2 as google_dot_protobuf_dot_descriptor
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x61mends/v1/annotations.proto\x12\tamends.v1\x1a google/protobuf/descriptor.proto\x1a\x1egoogle/protobuf/duration.proto\"\x88\x01\n\x0bStepOptions\x12\x14\n\x0c\x63ompensation\x18\x01 \x01(\t\x12\x0e\n\x06lookup\x18\x02 \x01(\t\x12*\n\x07timeout\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\'\n\tguarantee\x18\x04 \x01(\x0e\x32\x14.amends.v1.Guarantee*d\n\tGuarantee\x12\x19\n\x15GUARANTEE_UNSPECIFIED\x10\x00\x12\x12\n\x0eGUARANTEE_NONE\x10\x01\x12\x11\n\rGUARANTEE_KEY\x10\x02\x12\x15\n\x11GUARANTEE_BARRIER\x10\x03:I\n\x04step\x12\x1e.google.protobuf.MethodOptions\x18\xc9\x8a\x03 \x01(\x0b\x32\x16.amends.v1.StepOptions\x88\x01\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x61mends/v1/annotations.proto\x12\tamends.v1\x1a google/protobuf/descriptor.proto\x1a\x1egoogle/protobuf/duration.proto\"\x95\x03\n\x0bStepOptions\x12\x14\n\x0c\x63ompensation\x18\x01 \x01(\t\x12\x0e\n\x06lookup\x18\x02 \x01(\t\x12*\n\x07timeout\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\'\n\tguarantee\x18\x04 \x01(\x0e\x32\x14.amends.v1.Guarantee\x12\x33\n\x14\x61\x64\x64\x65\x64_rejected_codes\x18\x05 \x03(\x0e\x32\x15.amends.v1.StatusCode\x12\x35\n\x16removed_rejected_codes\x18\x06 \x03(\x0e\x32\x15.amends.v1.StatusCode\x12\x31\n\x12\x61lready_done_codes\x18\x07 \x03(\x0e\x32\x15.amends.v1.StatusCode\x12\x35\n\x15nothing_to_undo_codes\x18\x08 \x01(\x0b\x32\x16.amends.v1.StatusCodes\x12\x35\n\x12idempotency_window\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\"3\n\x0bStatusCodes\x12$\n\x05\x63odes\x18\x01 \x03(\x0e\x32\x15.amends.v1.StatusCode*\xfd\x01\n\nStatusCode\x12\x1b\n\x17STATUS_CODE_UNSPECIFIED\x10\x00\x12 \n\x1cSTATUS_CODE_INVALID_ARGUMENT\x10\x03\x12\x19\n\x15STATUS_CODE_NOT_FOUND\x10\x05\x12\x1e\n\x1aSTATUS_CODE_ALREADY_EXISTS\x10\x06\x12#\n\x1fSTATUS_CODE_FAILED_PRECONDITION\x10\t\x12\x17\n\x13STATUS_CODE_ABORTED\x10\n\x12\x1c\n\x18STATUS_CODE_OUT_OF_RANGE\x10\x0b\x12\x19\n\x15STATUS_CODE_DATA_LOSS\x10\x0f*d\n\tGuarantee\x12\x19\n\x15GUARANTEE_UNSPECIFIED\x10\x00\x12\x12\n\x0eGUARANTEE_NONE\x10\x01\x12\x11\n\rGUARANTEE_KEY\x10\x02\x12\x15\n\x11GUARANTEE_BARRIER\x10\x03:I\n\x04step\x12\x1e.google.protobuf.MethodOptions\x18\xc9\x8a\x03 \x01(\x0b\x32\x16.amends.v1.StepOptions\x88\x01\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'amends.v1.annotations_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_GUARANTEE']._serialized_start=247
-  _globals['_GUARANTEE']._serialized_end=347
+  _globals['_STATUSCODE']._serialized_start=570
+  _globals['_STATUSCODE']._serialized_end=823
+  _globals['_GUARANTEE']._serialized_start=825
+  _globals['_GUARANTEE']._serialized_end=925
   _globals['_STEPOPTIONS']._serialized_start=109
-  _globals['_STEPOPTIONS']._serialized_end=245
+  _globals['_STEPOPTIONS']._serialized_end=514
+  _globals['_STATUSCODES']._serialized_start=516
+  _globals['_STATUSCODES']._serialized_end=567
 # @@protoc_insertion_point(module_scope)

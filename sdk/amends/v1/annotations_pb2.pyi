@@ -6,10 +6,12 @@ definition can say everything they say, and what a definition says wins. They ar
 registered, and stored with it, so that a later deploy of the participant changes no running saga.
 """
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pb2 as _descriptor_pb2
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf.internal import extension_dict as _extension_dict
 import builtins as _builtins
@@ -22,6 +24,53 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _StatusCode:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _StatusCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StatusCode.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    STATUS_CODE_UNSPECIFIED: _StatusCode.ValueType  # 0
+    """Never sent."""
+    STATUS_CODE_INVALID_ARGUMENT: _StatusCode.ValueType  # 3
+    """The request makes no sense, whatever the state of the participant."""
+    STATUS_CODE_NOT_FOUND: _StatusCode.ValueType  # 5
+    """What the request names isn't there."""
+    STATUS_CODE_ALREADY_EXISTS: _StatusCode.ValueType  # 6
+    """What the request would make is there already."""
+    STATUS_CODE_FAILED_PRECONDITION: _StatusCode.ValueType  # 9
+    """The participant isn't in the state that the request needs."""
+    STATUS_CODE_ABORTED: _StatusCode.ValueType  # 10
+    """The work was given up, usually because of something else that ran at the same time. Proves nothing unless it is added."""
+    STATUS_CODE_OUT_OF_RANGE: _StatusCode.ValueType  # 11
+    """The request goes past what is there."""
+    STATUS_CODE_DATA_LOSS: _StatusCode.ValueType  # 15
+    """The participant lost something. Proves nothing unless it is added."""
+
+class StatusCode(_StatusCode, metaclass=_StatusCodeEnumTypeWrapper):
+    """The gRPC status codes that no gRPC library makes by itself, so that they are the participant's own word. Numbers are
+    those of gRPC. A clear no, unless something else is said, are `INVALID_ARGUMENT`, `NOT_FOUND`, `ALREADY_EXISTS`,
+    `FAILED_PRECONDITION` and `OUT_OF_RANGE`.
+    """
+
+STATUS_CODE_UNSPECIFIED: StatusCode.ValueType  # 0
+"""Never sent."""
+STATUS_CODE_INVALID_ARGUMENT: StatusCode.ValueType  # 3
+"""The request makes no sense, whatever the state of the participant."""
+STATUS_CODE_NOT_FOUND: StatusCode.ValueType  # 5
+"""What the request names isn't there."""
+STATUS_CODE_ALREADY_EXISTS: StatusCode.ValueType  # 6
+"""What the request would make is there already."""
+STATUS_CODE_FAILED_PRECONDITION: StatusCode.ValueType  # 9
+"""The participant isn't in the state that the request needs."""
+STATUS_CODE_ABORTED: StatusCode.ValueType  # 10
+"""The work was given up, usually because of something else that ran at the same time. Proves nothing unless it is added."""
+STATUS_CODE_OUT_OF_RANGE: StatusCode.ValueType  # 11
+"""The request goes past what is there."""
+STATUS_CODE_DATA_LOSS: StatusCode.ValueType  # 15
+"""The participant lost something. Proves nothing unless it is added."""
+Global___StatusCode: _TypeAlias = StatusCode  # noqa: Y015
 
 class _Guarantee:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -53,7 +102,9 @@ Global___Guarantee: _TypeAlias = Guarantee  # noqa: Y015
 
 @_typing.final
 class StepOptions(_message.Message):
-    """Defaults for a method when it is used as a step's action."""
+    """Defaults for a method when a step calls it. `compensation`, `lookup` and the codes of its refusals count where it is a
+    step's action, `nothing_to_undo_codes` where it is a compensation, the rest wherever it is called.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -61,6 +112,11 @@ class StepOptions(_message.Message):
     LOOKUP_FIELD_NUMBER: _builtins.int
     TIMEOUT_FIELD_NUMBER: _builtins.int
     GUARANTEE_FIELD_NUMBER: _builtins.int
+    ADDED_REJECTED_CODES_FIELD_NUMBER: _builtins.int
+    REMOVED_REJECTED_CODES_FIELD_NUMBER: _builtins.int
+    ALREADY_DONE_CODES_FIELD_NUMBER: _builtins.int
+    NOTHING_TO_UNDO_CODES_FIELD_NUMBER: _builtins.int
+    IDEMPOTENCY_WINDOW_FIELD_NUMBER: _builtins.int
     compensation: _builtins.str
     """The method that semantically undoes this one: the name of a method of the same service ("Void") or a full name
     ("shop.payments.v1.PaymentsService/Void"). Empty: none.
@@ -75,6 +131,35 @@ class StepOptions(_message.Message):
     def timeout(self) -> _duration_pb2.Duration:
         """Deadline of one attempt. From 1 ms to 1 h. Unset: 5 s."""
 
+    @_builtins.property
+    def added_rejected_codes(self) -> _containers.RepeatedScalarFieldContainer[Global___StatusCode.ValueType]:
+        """Codes that are a clear no of this method beside the usual ones (see `StatusCode`): nothing was done for this key, and
+        nothing will be. `STATUS_CODE_ABORTED` can't be one under `GUARANTEE_BARRIER`, where it says that a copy is still
+        running. Default: none.
+        """
+
+    @_builtins.property
+    def removed_rejected_codes(self) -> _containers.RepeatedScalarFieldContainer[Global___StatusCode.ValueType]:
+        """Usual codes of a clear no that prove nothing when this method answers them. Default: none."""
+
+    @_builtins.property
+    def already_done_codes(self) -> _containers.RepeatedScalarFieldContainer[Global___StatusCode.ValueType]:
+        """Codes that say that the key or its effect is there already. They prove nothing by themselves: the lookup is asked at
+        once, so a step that has such codes needs a lookup. They are no clear no. Default: none.
+        """
+
+    @_builtins.property
+    def nothing_to_undo_codes(self) -> Global___StatusCodes:
+        """What says that there was nothing to undo, when this method is called as a compensation and the action's outcome is
+        unknown; replaces the list. Unset: `STATUS_CODE_NOT_FOUND`.
+        """
+
+    @_builtins.property
+    def idempotency_window(self) -> _duration_pb2.Duration:
+        """How long the method remembers a key, from the first call with it on; afterwards nothing is repeated with that key.
+        From 1 ms to 3,650 days. Unset: for ever.
+        """
+
     def __init__(
         self,
         *,
@@ -82,14 +167,43 @@ class StepOptions(_message.Message):
         lookup: _builtins.str = ...,
         timeout: _duration_pb2.Duration | None = ...,
         guarantee: Global___Guarantee.ValueType = ...,
+        added_rejected_codes: _abc.Iterable[Global___StatusCode.ValueType] | None = ...,
+        removed_rejected_codes: _abc.Iterable[Global___StatusCode.ValueType] | None = ...,
+        already_done_codes: _abc.Iterable[Global___StatusCode.ValueType] | None = ...,
+        nothing_to_undo_codes: Global___StatusCodes | None = ...,
+        idempotency_window: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["timeout", b"timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["idempotency_window", b"idempotency_window", "nothing_to_undo_codes", b"nothing_to_undo_codes", "timeout", b"timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["compensation", b"compensation", "guarantee", b"guarantee", "lookup", b"lookup", "timeout", b"timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["added_rejected_codes", b"added_rejected_codes", "already_done_codes", b"already_done_codes", "compensation", b"compensation", "guarantee", b"guarantee", "idempotency_window", b"idempotency_window", "lookup", b"lookup", "nothing_to_undo_codes", b"nothing_to_undo_codes", "removed_rejected_codes", b"removed_rejected_codes", "timeout", b"timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StepOptions: _TypeAlias = StepOptions  # noqa: Y015
+
+@_typing.final
+class StatusCodes(_message.Message):
+    """A set of status codes that may be empty on purpose."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CODES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def codes(self) -> _containers.RepeatedScalarFieldContainer[Global___StatusCode.ValueType]:
+        """The codes, in any order. Empty: none."""
+
+    def __init__(
+        self,
+        *,
+        codes: _abc.Iterable[Global___StatusCode.ValueType] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["codes", b"codes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StatusCodes: _TypeAlias = StatusCodes  # noqa: Y015
 
 STEP_FIELD_NUMBER: _builtins.int
 step: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.MethodOptions, Global___StepOptions]

@@ -24,6 +24,32 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _OnUnknown:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _OnUnknownEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OnUnknown.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ON_UNKNOWN_UNSPECIFIED: _OnUnknown.ValueType  # 0
+    """Never sent; an unset value counts as `ON_UNKNOWN_COMPENSATE`."""
+    ON_UNKNOWN_COMPENSATE: _OnUnknown.ValueType  # 1
+    """It counts as if it may have happened, and is compensated."""
+    ON_UNKNOWN_PARK: _OnUnknown.ValueType  # 2
+    """A person decides: it is parked. Steps that don't wait for it go on."""
+
+class OnUnknown(_OnUnknown, metaclass=_OnUnknownEnumTypeWrapper):
+    """What is decided about a compensatable step whose action may have happened, when neither repeating nor looking it up
+    tells.
+    """
+
+ON_UNKNOWN_UNSPECIFIED: OnUnknown.ValueType  # 0
+"""Never sent; an unset value counts as `ON_UNKNOWN_COMPENSATE`."""
+ON_UNKNOWN_COMPENSATE: OnUnknown.ValueType  # 1
+"""It counts as if it may have happened, and is compensated."""
+ON_UNKNOWN_PARK: OnUnknown.ValueType  # 2
+"""A person decides: it is parked. Steps that don't wait for it go on."""
+Global___OnUnknown: _TypeAlias = OnUnknown  # noqa: Y015
+
 class _StepKind:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -116,6 +142,38 @@ SAGA_FIELD_ACTION_KEY_UUID: SagaField.ValueType  # 5
 """The action's key as a UUID."""
 Global___SagaField: _TypeAlias = SagaField  # noqa: Y015
 
+class _FailureField:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _FailureFieldEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FailureField.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    FAILURE_FIELD_UNSPECIFIED: _FailureField.ValueType  # 0
+    """Never sent."""
+    FAILURE_FIELD_STEP: _FailureField.ValueType  # 1
+    """The step that it began with; empty if it was the saga as a whole, for example its timeout."""
+    FAILURE_FIELD_REASON: _FailureField.ValueType  # 2
+    """The short reason, for example "CARD_DECLINED"."""
+    FAILURE_FIELD_STATUS_CODE: _FailureField.ValueType  # 3
+    """The gRPC status code by name, for example "FAILED_PRECONDITION"."""
+    FAILURE_FIELD_MESSAGE: _FailureField.ValueType  # 4
+    """The message for people."""
+
+class FailureField(_FailureField, metaclass=_FailureFieldEnumTypeWrapper):
+    """What is known of the first cause of a saga's rolling back (`Saga.failure`), as a string; empty where it isn't known."""
+
+FAILURE_FIELD_UNSPECIFIED: FailureField.ValueType  # 0
+"""Never sent."""
+FAILURE_FIELD_STEP: FailureField.ValueType  # 1
+"""The step that it began with; empty if it was the saga as a whole, for example its timeout."""
+FAILURE_FIELD_REASON: FailureField.ValueType  # 2
+"""The short reason, for example "CARD_DECLINED"."""
+FAILURE_FIELD_STATUS_CODE: FailureField.ValueType  # 3
+"""The gRPC status code by name, for example "FAILED_PRECONDITION"."""
+FAILURE_FIELD_MESSAGE: FailureField.ValueType  # 4
+"""The message for people."""
+Global___FailureField: _TypeAlias = FailureField  # noqa: Y015
+
 @_typing.final
 class SagaDefinition(_message.Message):
     """The ordered steps of a kind of saga. A client writes it; registration checks it, resolves every annotation and default
@@ -134,6 +192,7 @@ class SagaDefinition(_message.Message):
     COMPENSATION_FAILURE_POLICY_FIELD_NUMBER: _builtins.int
     DESCRIPTORS_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
+    ON_COMPENSATED_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Set by the client: `[a-z][a-z0-9_-]{0,63}`, for example "order". Required."""
     version: _builtins.str
@@ -146,7 +205,7 @@ class SagaDefinition(_message.Message):
     """What a compensation that can't go on means for the older ones. Unset: `COMPENSATION_FAILURE_POLICY_CONTINUE`."""
     @_builtins.property
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___Step]:
-        """The steps in the order in which they are carried out; 1 to 64."""
+        """The steps, each behind all that it waits for (`Step.after`); 1 to 64."""
 
     @_builtins.property
     def output(self) -> Global___MessageTemplate:
@@ -166,6 +225,14 @@ class SagaDefinition(_message.Message):
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """Output only: when this version was registered first."""
 
+    @_builtins.property
+    def on_compensated(self) -> _containers.RepeatedCompositeFieldContainer[Global___Step]:
+        """Steps that begin once the saga is `COMPENSATED`, to tell those whom it concerns. They are repeated like retriable steps
+        (their kind, which may be left out), have no compensation and no lookup, wait only for each other, and don't change the
+        saga's state. Their requests may read the failure, and requests and responses of `steps`: what isn't there, because
+        the saga rolled back before, leaves its field empty. With `steps` at most 64. Default: none.
+        """
+
     def __init__(
         self,
         *,
@@ -179,10 +246,11 @@ class SagaDefinition(_message.Message):
         compensation_failure_policy: Global___CompensationFailurePolicy.ValueType = ...,
         descriptors: _descriptor_pb2.FileDescriptorSet | None = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
+        on_compensated: _abc.Iterable[Global___Step] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "descriptors", b"descriptors", "output", b"output", "timeout", b"timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["compensation_failure_policy", b"compensation_failure_policy", "create_time", b"create_time", "descriptors", b"descriptors", "input_type", b"input_type", "name", b"name", "output", b"output", "output_type", b"output_type", "steps", b"steps", "timeout", b"timeout", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["compensation_failure_policy", b"compensation_failure_policy", "create_time", b"create_time", "descriptors", b"descriptors", "input_type", b"input_type", "name", b"name", "on_compensated", b"on_compensated", "output", b"output", "output_type", b"output_type", "steps", b"steps", "timeout", b"timeout", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -202,6 +270,10 @@ class Step(_message.Message):
     LOOKUP_FIELD_NUMBER: _builtins.int
     PARTICIPANT_FIELD_NUMBER: _builtins.int
     GUARANTEE_FIELD_NUMBER: _builtins.int
+    AFTER_NONE_FIELD_NUMBER: _builtins.int
+    ON_UNKNOWN_FIELD_NUMBER: _builtins.int
+    SETTLE_DELAY_FIELD_NUMBER: _builtins.int
+    AT_MOST_ONCE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Set by the client: `[a-z][a-z0-9_]{0,63}`, unique in the definition. Required."""
     kind: Global___StepKind.ValueType
@@ -209,11 +281,28 @@ class Step(_message.Message):
     participant: _builtins.str
     """The participant that serves the step. Empty: whichever announces the method's service."""
     guarantee: _annotations_pb2.Guarantee.ValueType
-    """What the action's method promises about repeated calls. Unset: from the annotation, else `GUARANTEE_KEY`."""
+    """What the methods of the step's calls promise about repeated calls, where a call doesn't say it itself. Unset: what
+    each method's annotation says, else `GUARANTEE_KEY`.
+    """
+    after_none: _builtins.bool
+    """The step waits for no other one although there are steps before it in the list. Only where `after` is unset.
+    Default: false.
+    """
+    on_unknown: Global___OnUnknown.ValueType
+    """What is decided when nothing more can be learnt about the action. Only on a compensatable step. Unset:
+    `ON_UNKNOWN_COMPENSATE`.
+    """
+    at_most_once: _builtins.bool
+    """The action isn't called again once an attempt ended unknown, a crash of the coordinator included. Only on a
+    compensatable step or the pivot. Default: false.
+    """
     @_builtins.property
     def after(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The steps that must have succeeded before this one begins. Unset: the step before it in the list. In this release
-        steps run one after another: anything but the step before it is refused at registration.
+        """The steps that must have succeeded before this one begins; all of them stand before it in the list. Unset: every step
+        before it in the list that no other step waits for yet, so that without any `after` steps run one after another. Steps
+        that don't wait for each other run side by side. Whatever can be refused (compensatable and read-only steps) has to
+        precede the pivot through `after`, directly or through others; everything else has to follow it. Without a pivot that
+        holds for the retriable steps.
         """
 
     @_builtins.property
@@ -230,6 +319,13 @@ class Step(_message.Message):
     def lookup(self) -> Global___Call:
         """The call that tells what became of the action's key. Unset: resolved from the method's annotation, if that has one."""
 
+    @_builtins.property
+    def settle_delay(self) -> _duration_pb2.Duration:
+        """How long after the deadline of the action's last attempt a lookup that finds nothing is believed although it seals
+        nothing; a saga that ends on that is marked `unproven`. Only on a compensatable step with a lookup, and shorter than
+        the action's `idempotency_window`. From 1 ms to 30 days. Unset: such an answer is never believed.
+        """
+
     def __init__(
         self,
         *,
@@ -241,10 +337,14 @@ class Step(_message.Message):
         lookup: Global___Call | None = ...,
         participant: _builtins.str = ...,
         guarantee: _annotations_pb2.Guarantee.ValueType = ...,
+        after_none: _builtins.bool = ...,
+        on_unknown: Global___OnUnknown.ValueType = ...,
+        settle_delay: _duration_pb2.Duration | None = ...,
+        at_most_once: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "compensation", b"compensation", "lookup", b"lookup"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "compensation", b"compensation", "lookup", b"lookup", "settle_delay", b"settle_delay"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "after", b"after", "compensation", b"compensation", "guarantee", b"guarantee", "kind", b"kind", "lookup", b"lookup", "name", b"name", "participant", b"participant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "after", b"after", "after_none", b"after_none", "at_most_once", b"at_most_once", "compensation", b"compensation", "guarantee", b"guarantee", "kind", b"kind", "lookup", b"lookup", "name", b"name", "on_unknown", b"on_unknown", "participant", b"participant", "settle_delay", b"settle_delay"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -261,11 +361,23 @@ class Call(_message.Message):
     TIMEOUT_FIELD_NUMBER: _builtins.int
     RETRY_FIELD_NUMBER: _builtins.int
     BY_KEY_FIELD_NUMBER: _builtins.int
+    ADDED_REJECTED_CODES_FIELD_NUMBER: _builtins.int
+    REMOVED_REJECTED_CODES_FIELD_NUMBER: _builtins.int
+    ALREADY_DONE_CODES_FIELD_NUMBER: _builtins.int
+    NOTHING_TO_UNDO_CODES_FIELD_NUMBER: _builtins.int
+    IDEMPOTENCY_WINDOW_FIELD_NUMBER: _builtins.int
+    GUARANTEE_FIELD_NUMBER: _builtins.int
     method: _builtins.str
     """Full name, "package.Service/Method". Required."""
     by_key: _builtins.bool
     """Only on a compensation: it finds its work by the metadata `amends-action-key` alone, so it can be called even when the
-    action's response never arrived.
+    action's response never arrived. Where action, compensation and lookup are methods of one service and all promise
+    `GUARANTEE_BARRIER` the compensation is called so, too.
+    """
+    guarantee: _annotations_pb2.Guarantee.ValueType
+    """What the method promises about repeated calls. Unset: `Step.guarantee`, else from the annotation, else
+    `GUARANTEE_KEY`. A step counts as the weakest of its calls, and at most as `GUARANTEE_KEY` unless all are methods of
+    one service.
     """
     @_builtins.property
     def request(self) -> Global___MessageTemplate:
@@ -286,6 +398,35 @@ class Call(_message.Message):
     def retry(self) -> Global___RetryPolicy:
         """How often and how long the call is repeated. Unset fields are filled with the direction's defaults."""
 
+    @_builtins.property
+    def added_rejected_codes(self) -> _containers.RepeatedScalarFieldContainer[_annotations_pb2.StatusCode.ValueType]:
+        """Only on an action: codes that are a clear no beside the usual ones (see `StatusCode`). Unless it is said here, the
+        annotation's count too; what stands here wins. `STATUS_CODE_ABORTED` is refused where the call promises
+        `GUARANTEE_BARRIER`. Default: none.
+        """
+
+    @_builtins.property
+    def removed_rejected_codes(self) -> _containers.RepeatedScalarFieldContainer[_annotations_pb2.StatusCode.ValueType]:
+        """Only on an action: codes that prove nothing although they are usually, or by the annotation, a clear no. Default: none."""
+
+    @_builtins.property
+    def already_done_codes(self) -> _containers.RepeatedScalarFieldContainer[_annotations_pb2.StatusCode.ValueType]:
+        """Only on an action: codes that say that the key or its effect is there already. They are no clear no: the lookup is
+        asked at once, so the step needs one. Empty: the annotation's.
+        """
+
+    @_builtins.property
+    def nothing_to_undo_codes(self) -> _annotations_pb2.StatusCodes:
+        """Only on a compensation: what says that there was nothing to undo, while the action's outcome is unknown. Replaces the
+        list. Unset: from the annotation, else `STATUS_CODE_NOT_FOUND`.
+        """
+
+    @_builtins.property
+    def idempotency_window(self) -> _duration_pb2.Duration:
+        """Only on an action or a compensation: how long the method remembers a key, from the first call with it on; afterwards
+        nothing is repeated with that key. From 1 ms to 3,650 days. Unset: from the annotation, else for ever.
+        """
+
     def __init__(
         self,
         *,
@@ -294,10 +435,16 @@ class Call(_message.Message):
         timeout: _duration_pb2.Duration | None = ...,
         retry: Global___RetryPolicy | None = ...,
         by_key: _builtins.bool = ...,
+        added_rejected_codes: _abc.Iterable[_annotations_pb2.StatusCode.ValueType] | None = ...,
+        removed_rejected_codes: _abc.Iterable[_annotations_pb2.StatusCode.ValueType] | None = ...,
+        already_done_codes: _abc.Iterable[_annotations_pb2.StatusCode.ValueType] | None = ...,
+        nothing_to_undo_codes: _annotations_pb2.StatusCodes | None = ...,
+        idempotency_window: _duration_pb2.Duration | None = ...,
+        guarantee: _annotations_pb2.Guarantee.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["request", b"request", "retry", b"retry", "timeout", b"timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["idempotency_window", b"idempotency_window", "nothing_to_undo_codes", b"nothing_to_undo_codes", "request", b"request", "retry", b"retry", "timeout", b"timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_key", b"by_key", "method", b"method", "request", b"request", "retry", b"retry", "timeout", b"timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["added_rejected_codes", b"added_rejected_codes", "already_done_codes", b"already_done_codes", "by_key", b"by_key", "guarantee", b"guarantee", "idempotency_window", b"idempotency_window", "method", b"method", "nothing_to_undo_codes", b"nothing_to_undo_codes", "removed_rejected_codes", b"removed_rejected_codes", "request", b"request", "retry", b"retry", "timeout", b"timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -393,19 +540,24 @@ class Binding(_message.Message):
     STEP_RESPONSE_FIELD_NUMBER: _builtins.int
     SAGA_FIELD_NUMBER: _builtins.int
     DEFAULT_VALUE_FIELD_NUMBER: _builtins.int
+    FAILURE_FIELD_NUMBER: _builtins.int
     target: _builtins.str
     """Path of the field in the message that is built, names joined by dots: "address.city". Required."""
     input: _builtins.str
     """Path of a field of the saga's input; empty: the whole input."""
     saga: Global___SagaField.ValueType
     """The saga's own data."""
+    failure: Global___FailureField.ValueType
+    """Why the saga rolls back. Only in the request of a compensation or of an `on_compensated` step."""
     @_builtins.property
     def step_request(self) -> Global___StepField:
-        """A field of the request that an earlier step's action was called with."""
+        """A field of the request that the action of another step was called with: one that this step waits for, directly or
+        through others; in a compensation or lookup also its own.
+        """
 
     @_builtins.property
     def step_response(self) -> Global___StepField:
-        """A field of the response that an earlier step's action answered."""
+        """A field of the response of such a step's action."""
 
     @_builtins.property
     def default_value(self) -> Global___DefaultValue:
@@ -420,12 +572,13 @@ class Binding(_message.Message):
         step_response: Global___StepField | None = ...,
         saga: Global___SagaField.ValueType = ...,
         default_value: Global___DefaultValue | None = ...,
+        failure: Global___FailureField.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["default_value", b"default_value", "input", b"input", "saga", b"saga", "source", b"source", "step_request", b"step_request", "step_response", b"step_response"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["default_value", b"default_value", "failure", b"failure", "input", b"input", "saga", b"saga", "source", b"source", "step_request", b"step_request", "step_response", b"step_response"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["default_value", b"default_value", "input", b"input", "saga", b"saga", "source", b"source", "step_request", b"step_request", "step_response", b"step_response", "target", b"target"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["default_value", b"default_value", "failure", b"failure", "input", b"input", "saga", b"saga", "source", b"source", "step_request", b"step_request", "step_response", b"step_response", "target", b"target"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_source: _TypeAlias = _typing.Literal["input", "step_request", "step_response", "saga", "default_value"]  # noqa: Y015
+    _WhichOneofReturnType_source: _TypeAlias = _typing.Literal["input", "step_request", "step_response", "saga", "default_value", "failure"]  # noqa: Y015
     _WhichOneofArgType_source: _TypeAlias = _typing.Literal["source", b"source"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_source) -> _WhichOneofReturnType_source | None: ...
 
@@ -433,7 +586,7 @@ Global___Binding: _TypeAlias = Binding  # noqa: Y015
 
 @_typing.final
 class StepField(_message.Message):
-    """A field of an earlier step's request or response."""
+    """A field of another step's request or response."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

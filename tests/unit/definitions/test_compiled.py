@@ -194,11 +194,25 @@ def test_the_output_is_built_from_the_steps() -> None:
     assert lodging_pb2.Booked.FromString(output) == lodging_pb2.Booked(
         booking_id="b-7", receipt_id="r-8", saga_id="trip-1"
     )
-    with pytest.raises(BindingError, match="the saga's output can't be built: it copies from the response of step pay"):
-        of.output(saga(of, b"", intent("book", b"", b"")))
+    with pytest.raises(BindingError, match="the saga's output can't be built"):
+        of.output(saga(of, b"", intent("book", b"", b"\xff")))
     without = compiled(everything(""))
     assert without.output_type is None
     assert without.output(saga(without, b"")) is None
+
+
+def test_a_waived_step_leaves_its_part_of_the_output_empty() -> None:
+    """S3, L1: a step that a named person waived has no response, and holds up no commit."""
+    of = compiled()
+    booked = intent("book", b"", lodging_pb2.BookResponse(booking_id="b-7").SerializeToString())
+    for waived in ((intent("pay", b"", None),), ()):
+        output = of.output(saga(of, b"", booked, *waived))
+        assert output is not None
+        assert lodging_pb2.Booked.FromString(output) == lodging_pb2.Booked(booking_id="b-7", saga_id="trip-1")
+    with pytest.raises(
+        BindingError, match="the request of step pay, action can't be built: it copies from the respons"
+    ):
+        of.bind(saga(of, b"", intent("book", b"", None)), PAY, Direction.ACTION)
 
 
 def test_bytes_that_do_not_parse_are_an_error_of_the_binding() -> None:

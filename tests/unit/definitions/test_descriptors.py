@@ -9,6 +9,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSe
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amends.v1 import annotations_pb2
 from amends_coordinator.definitions.descriptors import build_pool, conflicts, file_digest, services_of
 from amends_coordinator.definitions.errors import DescriptorError
 from amends_coordinator.definitions.registration import Fault, InvalidDefinitionError, resolve
@@ -88,6 +89,16 @@ def test_protobufs_own_files_never_conflict() -> None:
     newer = FileDescriptorSet()
     newer.CopyFrom(older)
     newer.file[0].message_type.add(name="FeatureSet")
+    assert conflicts({"payments": older}, newer) == []
+
+
+def test_our_own_annotations_never_conflict() -> None:
+    """L2: a participant that is built with a newer release of amends is no stranger to one with an older."""
+    newer, older = FileDescriptorSet(), FileDescriptorSet()
+    annotations_pb2.DESCRIPTOR.CopyToProto(newer.file.add())
+    annotations_pb2.DESCRIPTOR.CopyToProto(older.file.add())
+    del older.file[0].message_type[0].field[4:]
+    assert file_digest(newer.file[0]) != file_digest(older.file[0])
     assert conflicts({"payments": older}, newer) == []
 
 

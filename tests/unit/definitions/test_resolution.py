@@ -36,7 +36,7 @@ def test_defaults_by_kind_and_direction() -> None:
     assert (book.after, pay.after, tell.after) == ((), ("book",), ("pay",))
     assert (book.action.retry, pay.action.retry, tell.action.retry) == (QUICK, QUICK, PATIENT)
     assert (book.action.timeout_us, pay.action.timeout_us) == (2_000_000, 5_000_000)
-    assert (book.guarantee, pay.guarantee) == (Guarantee.BARRIER, Guarantee.KEY)
+    assert (book.guarantee, pay.guarantee) == (Guarantee.KEY, Guarantee.KEY), "Cancel and FindBooking promise no more"
     assert book.compensation is not None
     assert book.lookup is not None
     assert (book.compensation.method, book.lookup.method) == (f"{SERVICE}/Cancel", f"{SERVICE}/FindBooking")

@@ -80,6 +80,26 @@ class LodgingServiceStub(object):
                 request_serializer=definitions__test_dot_v1_dot_lodging__pb2.FindStayRequest.SerializeToString,
                 response_deserializer=definitions__test_dot_v1_dot_lodging__pb2.BookResponse.FromString,
                 _registered_method=True)
+        self.Hold = channel.unary_unary(
+                '/definitions_test.v1.LodgingService/Hold',
+                request_serializer=definitions__test_dot_v1_dot_lodging__pb2.HoldRequest.SerializeToString,
+                response_deserializer=definitions__test_dot_v1_dot_lodging__pb2.HoldResponse.FromString,
+                _registered_method=True)
+        self.Free = channel.unary_unary(
+                '/definitions_test.v1.LodgingService/Free',
+                request_serializer=definitions__test_dot_v1_dot_lodging__pb2.FreeRequest.SerializeToString,
+                response_deserializer=definitions__test_dot_v1_dot_lodging__pb2.FreeResponse.FromString,
+                _registered_method=True)
+        self.FindHold = channel.unary_unary(
+                '/definitions_test.v1.LodgingService/FindHold',
+                request_serializer=definitions__test_dot_v1_dot_lodging__pb2.FindHoldRequest.SerializeToString,
+                response_deserializer=definitions__test_dot_v1_dot_lodging__pb2.HoldResponse.FromString,
+                _registered_method=True)
+        self.Muddle = channel.unary_unary(
+                '/definitions_test.v1.LodgingService/Muddle',
+                request_serializer=definitions__test_dot_v1_dot_lodging__pb2.MuddleRequest.SerializeToString,
+                response_deserializer=definitions__test_dot_v1_dot_lodging__pb2.PayResponse.FromString,
+                _registered_method=True)
         self.Everything = channel.unary_unary(
                 '/definitions_test.v1.LodgingService/Everything',
                 request_serializer=definitions__test_dot_v1_dot_lodging__pb2.EverythingRequest.SerializeToString,
@@ -154,6 +174,34 @@ class LodgingServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Hold(self, request, context):
+        """Holds a room; all three methods of holding run under one barrier, and say what their codes mean.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Free(self, request, context):
+        """Frees a room that is held.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FindHold(self, request, context):
+        """Finds a room that is held.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Muddle(self, request, context):
+        """Is annotated with what contradicts itself.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Everything(self, request, context):
         """Has fields of every form.
         """
@@ -208,6 +256,26 @@ def add_LodgingServiceServicer_to_server(servicer, server):
                     servicer.FindStay,
                     request_deserializer=definitions__test_dot_v1_dot_lodging__pb2.FindStayRequest.FromString,
                     response_serializer=definitions__test_dot_v1_dot_lodging__pb2.BookResponse.SerializeToString,
+            ),
+            'Hold': grpc.unary_unary_rpc_method_handler(
+                    servicer.Hold,
+                    request_deserializer=definitions__test_dot_v1_dot_lodging__pb2.HoldRequest.FromString,
+                    response_serializer=definitions__test_dot_v1_dot_lodging__pb2.HoldResponse.SerializeToString,
+            ),
+            'Free': grpc.unary_unary_rpc_method_handler(
+                    servicer.Free,
+                    request_deserializer=definitions__test_dot_v1_dot_lodging__pb2.FreeRequest.FromString,
+                    response_serializer=definitions__test_dot_v1_dot_lodging__pb2.FreeResponse.SerializeToString,
+            ),
+            'FindHold': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindHold,
+                    request_deserializer=definitions__test_dot_v1_dot_lodging__pb2.FindHoldRequest.FromString,
+                    response_serializer=definitions__test_dot_v1_dot_lodging__pb2.HoldResponse.SerializeToString,
+            ),
+            'Muddle': grpc.unary_unary_rpc_method_handler(
+                    servicer.Muddle,
+                    request_deserializer=definitions__test_dot_v1_dot_lodging__pb2.MuddleRequest.FromString,
+                    response_serializer=definitions__test_dot_v1_dot_lodging__pb2.PayResponse.SerializeToString,
             ),
             'Everything': grpc.unary_unary_rpc_method_handler(
                     servicer.Everything,
@@ -459,6 +527,114 @@ class LodgingService(object):
             '/definitions_test.v1.LodgingService/FindStay',
             definitions__test_dot_v1_dot_lodging__pb2.FindStayRequest.SerializeToString,
             definitions__test_dot_v1_dot_lodging__pb2.BookResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Hold(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/definitions_test.v1.LodgingService/Hold',
+            definitions__test_dot_v1_dot_lodging__pb2.HoldRequest.SerializeToString,
+            definitions__test_dot_v1_dot_lodging__pb2.HoldResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Free(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/definitions_test.v1.LodgingService/Free',
+            definitions__test_dot_v1_dot_lodging__pb2.FreeRequest.SerializeToString,
+            definitions__test_dot_v1_dot_lodging__pb2.FreeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindHold(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/definitions_test.v1.LodgingService/FindHold',
+            definitions__test_dot_v1_dot_lodging__pb2.FindHoldRequest.SerializeToString,
+            definitions__test_dot_v1_dot_lodging__pb2.HoldResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Muddle(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/definitions_test.v1.LodgingService/Muddle',
+            definitions__test_dot_v1_dot_lodging__pb2.MuddleRequest.SerializeToString,
+            definitions__test_dot_v1_dot_lodging__pb2.PayResponse.FromString,
             options,
             channel_credentials,
             insecure,

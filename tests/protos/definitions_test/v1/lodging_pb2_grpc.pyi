@@ -34,6 +34,14 @@ class LodgingServiceStub:
     """Undoes whatever there is; asks for nothing."""
     FindStay: _aio.UnaryUnaryMultiCallable[_lodging_pb2.FindStayRequest, _lodging_pb2.BookResponse]
     """Finds a booking by what only its response has."""
+    Hold: _aio.UnaryUnaryMultiCallable[_lodging_pb2.HoldRequest, _lodging_pb2.HoldResponse]
+    """Holds a room; all three methods of holding run under one barrier, and say what their codes mean."""
+    Free: _aio.UnaryUnaryMultiCallable[_lodging_pb2.FreeRequest, _lodging_pb2.FreeResponse]
+    """Frees a room that is held."""
+    FindHold: _aio.UnaryUnaryMultiCallable[_lodging_pb2.FindHoldRequest, _lodging_pb2.HoldResponse]
+    """Finds a room that is held."""
+    Muddle: _aio.UnaryUnaryMultiCallable[_lodging_pb2.MuddleRequest, _lodging_pb2.PayResponse]
+    """Is annotated with what contradicts itself."""
     Everything: _aio.UnaryUnaryMultiCallable[_lodging_pb2.EverythingRequest, _lodging_pb2.EverythingResponse]
     """Has fields of every form."""
 
@@ -111,6 +119,38 @@ class LodgingServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_lodging_pb2.FindStayRequest, _abc.Awaitable[_lodging_pb2.BookResponse]],
     ) -> _abc.Awaitable[_lodging_pb2.BookResponse]:
         """Finds a booking by what only its response has."""
+
+    @_abc_1.abstractmethod
+    def Hold(
+        self,
+        request: _lodging_pb2.HoldRequest,
+        context: _aio.ServicerContext[_lodging_pb2.HoldRequest, _abc.Awaitable[_lodging_pb2.HoldResponse]],
+    ) -> _abc.Awaitable[_lodging_pb2.HoldResponse]:
+        """Holds a room; all three methods of holding run under one barrier, and say what their codes mean."""
+
+    @_abc_1.abstractmethod
+    def Free(
+        self,
+        request: _lodging_pb2.FreeRequest,
+        context: _aio.ServicerContext[_lodging_pb2.FreeRequest, _abc.Awaitable[_lodging_pb2.FreeResponse]],
+    ) -> _abc.Awaitable[_lodging_pb2.FreeResponse]:
+        """Frees a room that is held."""
+
+    @_abc_1.abstractmethod
+    def FindHold(
+        self,
+        request: _lodging_pb2.FindHoldRequest,
+        context: _aio.ServicerContext[_lodging_pb2.FindHoldRequest, _abc.Awaitable[_lodging_pb2.HoldResponse]],
+    ) -> _abc.Awaitable[_lodging_pb2.HoldResponse]:
+        """Finds a room that is held."""
+
+    @_abc_1.abstractmethod
+    def Muddle(
+        self,
+        request: _lodging_pb2.MuddleRequest,
+        context: _aio.ServicerContext[_lodging_pb2.MuddleRequest, _abc.Awaitable[_lodging_pb2.PayResponse]],
+    ) -> _abc.Awaitable[_lodging_pb2.PayResponse]:
+        """Is annotated with what contradicts itself."""
 
     @_abc_1.abstractmethod
     def Everything(
