@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from amends.v1.error_reason_pb2 import ErrorReason
-from amends_coordinator.grpc_api.errors import FAULT, TABLE
+from amends_coordinator.grpc_api.errors import RULES
+from amends_coordinator.grpc_api.operator_service import OperatorService
 from amends_coordinator.grpc_api.registry_service import RegistryService
 from amends_coordinator.grpc_api.saga_service import SagaService
-from amends_coordinator.grpc_api.server import PUBLIC_SERVICES, OperatorService
+from amends_coordinator.grpc_api.server import PUBLIC_SERVICES
 from amends_coordinator.settings import PREFIX, Settings
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -43,7 +44,7 @@ def methods() -> str:
 
 def reasons() -> str:
     """Every error reason with its status code, as the coordinator's own table gives it."""
-    codes = {rule.reason: rule.code.name for rule in (*TABLE.values(), FAULT)}
+    codes = {rule.reason: rule.code.name for rule in RULES}
     rows = [
         (f"`{name.removeprefix('ERROR_REASON_')}`", f"`{codes[number]}`", meaning(comments()[name]))
         for name, number in ErrorReason.items()

@@ -75,6 +75,7 @@ class Coordinator:
         self._api = Api(
             _api_settings(settings),
             driving=self._engine,
+            operating=self._engine.verbs,
             ledger=ledger,
             registry=self._registry,
             catalog=catalog,

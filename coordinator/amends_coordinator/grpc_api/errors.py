@@ -16,10 +16,11 @@ from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-unty
 from grpc_status import rpc_status  # type: ignore[import-untyped]  # ships no types
 
 from amends.v1.error_reason_pb2 import ErrorReason
+from amends_coordinator.core.verbs import Refusal, VerbRefusedError
 from amends_coordinator.definitions.errors import Fault, InvalidDefinitionError, PayloadError
 from amends_coordinator.engine.registry import DescriptorConflictError, UnknownParticipantError
 from amends_coordinator.grpc_api.validation import InvalidRequestError
-from amends_coordinator.ports.driving import StoppingError
+from amends_coordinator.ports.driving import SagaBusyError, StoppingError
 from amends_coordinator.ports.ledger import LedgerUnavailableError, NodeFencedError, UnreadableSagaError
 
 if TYPE_CHECKING:
@@ -60,6 +61,16 @@ class SagaNotFoundError(ApiError):
     def __init__(self, saga_id: str) -> None:
         super().__init__(f"there is no saga {saga_id} in this ledger; check the id and the coordinator's address")
         self.saga_id = saga_id
+
+
+class DeadLetterNotFoundError(VerbRefusedError):
+    """There is no dead letter with this id. List them."""
+
+    def __init__(self, letter_id: str) -> None:
+        super().__init__(
+            Refusal.LETTER_NOT_FOUND, f"there is no dead letter {letter_id} in this ledger; list them to see their ids"
+        )
+        self.letter_id = letter_id
 
 
 class DefinitionNotFoundError(ApiError):
@@ -131,6 +142,17 @@ def _contradictions(error: DescriptorConflictError) -> list[Message]:
     return [failure]
 
 
+def _refused_verb(error: VerbRefusedError) -> list[Message]:
+    failure = error_details_pb2.PreconditionFailure()
+    reason = ErrorReason.Name(REFUSALS[error.refusal].reason).removeprefix("ERROR_REASON_")
+    failure.violations.add(type=reason, subject="saga", description=_cut(str(error), DESCRIPTION_LIMIT))
+    return [failure]
+
+
+def _response_required(error: VerbRefusedError) -> list[Message]:
+    return _bad_request((Fault("response", str(error)),))
+
+
 def _retry(_: Exception) -> list[Message]:
     return [error_details_pb2.RetryInfo(retry_delay=Duration(seconds=RETRY_DELAY_S))]
 
@@ -183,15 +205,44 @@ TABLE: Mapping[type[Exception], Rule] = {
     ),
     LedgerUnavailableError: Rule(_Code.UNAVAILABLE, ErrorReason.ERROR_REASON_LEDGER_UNAVAILABLE, _retry, _UNAVAILABLE),
     NodeFencedError: Rule(_Code.UNAVAILABLE, ErrorReason.ERROR_REASON_STOPPING, _retry, _STOPPING),
+    SagaBusyError: Rule(_Code.ABORTED, ErrorReason.ERROR_REASON_SAGA_BUSY, _retry),
     StoppingError: Rule(_Code.UNAVAILABLE, ErrorReason.ERROR_REASON_STOPPING, _retry, _STOPPING),
     UnreadableSagaError: Rule(_Code.DATA_LOSS, ErrorReason.ERROR_REASON_SAGA_UNREADABLE, message=_UNREADABLE),
     NotYetError: Rule(_Code.UNIMPLEMENTED, ErrorReason.ERROR_REASON_NOT_YET),
 }
 """Every domain error that a request may end with. What isn't here is a fault of the coordinator."""
 
+_CONTRADICTED = _Code.FAILED_PRECONDITION
+REFUSALS: Mapping[Refusal, Rule] = {
+    Refusal.LETTER_NOT_FOUND: Rule(
+        _Code.NOT_FOUND,
+        ErrorReason.ERROR_REASON_DEAD_LETTER_NOT_FOUND,
+        lambda error: _resource("amends.v1.DeadLetter", getattr(error, "letter_id", ""), error),
+    ),
+    Refusal.LETTER_CLOSED: Rule(_CONTRADICTED, ErrorReason.ERROR_REASON_DEAD_LETTER_CLOSED, _refused_verb),
+    Refusal.NOTHING_TO_REPEAT: Rule(_CONTRADICTED, ErrorReason.ERROR_REASON_NOTHING_TO_REPEAT, _refused_verb),
+    Refusal.OUT_OF_ORDER: Rule(_CONTRADICTED, ErrorReason.ERROR_REASON_RETRY_OUT_OF_ORDER, _refused_verb),
+    Refusal.KEY_EXPIRED: Rule(_CONTRADICTED, ErrorReason.ERROR_REASON_KEY_EXPIRED, _refused_verb),
+    Refusal.RESOLUTION_REFUSED: Rule(_CONTRADICTED, ErrorReason.ERROR_REASON_RESOLUTION_REFUSED, _refused_verb),
+    Refusal.RESPONSE_REQUIRED: Rule(
+        _Code.INVALID_ARGUMENT, ErrorReason.ERROR_REASON_RESPONSE_REQUIRED, _response_required
+    ),
+    Refusal.PAST_POINT_OF_NO_RETURN: Rule(
+        _CONTRADICTED, ErrorReason.ERROR_REASON_PAST_POINT_OF_NO_RETURN, _refused_verb
+    ),
+    Refusal.SAGA_ENDED: Rule(_CONTRADICTED, ErrorReason.ERROR_REASON_SAGA_NOT_RUNNING, _refused_verb),
+    Refusal.ACTION_HAPPENED: Rule(_CONTRADICTED, ErrorReason.ERROR_REASON_ACTION_HAPPENED, _refused_verb),
+}
+"""Why a person's verb is refused, and how that is told."""
+
+RULES = (*TABLE.values(), *REFUSALS.values(), FAULT)
+"""Everything that a client can be told."""
+
 
 def rule_of(error: Exception) -> Rule:
     """The row of the table for an error: that of its type, else of its nearest ancestor, else a coordinator's fault."""
+    if isinstance(error, VerbRefusedError):
+        return REFUSALS[error.refusal]
     return next((TABLE[kind] for kind in type(error).__mro__ if kind in TABLE), FAULT)
 
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from amends.v1 import registry_service_pb2, saga_definition_pb2, saga_pb2
+from amends.v1 import operator_service_pb2, registry_service_pb2, saga_definition_pb2, saga_pb2
 from amends_coordinator.core.saga import idempotency_key
-from amends_coordinator.core.states import DeadLetterReason, Direction, IntentState, Outcome, SagaState
+from amends_coordinator.core.states import DeadLetterReason, Direction, IntentState, Outcome, Resolution, SagaState
 from amends_coordinator.definitions.keys import key_uuid
+from amends_coordinator.ports.repairs import FoundLetter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from amends_coordinator.definitions.compiled import CompiledDefinition
     from amends_coordinator.engine.registry import Announced
     from amends_coordinator.ports.ledger import StoredSaga
+    from amends_coordinator.ports.repairs import AuditEntry, LetterGroup, NodeRow
 
 TYPE_PREFIX = "type.googleapis.com/"
 _MICROS = 1_000_000
@@ -38,9 +40,14 @@ _DIRECTIONS: Mapping[Direction, saga_pb2.Direction.ValueType] = {
 _OUTCOMES: Mapping[Outcome, saga_pb2.Outcome.ValueType] = {
     outcome: saga_pb2.Outcome.Value(f"OUTCOME_{outcome.value}") for outcome in Outcome
 }
-_REASONS: Mapping[DeadLetterReason, saga_pb2.DeadLetter.Reason.ValueType] = {
+REASONS: Mapping[DeadLetterReason, saga_pb2.DeadLetter.Reason.ValueType] = {
     reason: saga_pb2.DeadLetter.Reason.Value(f"REASON_{reason.value}") for reason in DeadLetterReason
 }
+REASONS_BY_NUMBER: Mapping[int, DeadLetterReason] = {number: reason for reason, number in REASONS.items()}
+_RESOLUTIONS: Mapping[Resolution, saga_pb2.Resolution.ValueType] = {
+    resolution: saga_pb2.Resolution.Value(f"RESOLUTION_{resolution.value}") for resolution in Resolution
+}
+RESOLUTIONS_BY_NUMBER: Mapping[int, Resolution] = {number: found for found, number in _RESOLUTIONS.items()}
 
 
 def saga_summary(stored: StoredSaga, definition: CompiledDefinition) -> saga_pb2.Saga:
@@ -59,7 +66,7 @@ def saga_summary(stored: StoredSaga, definition: CompiledDefinition) -> saga_pb2
         unproven=saga.unproven,
         point_of_no_return_passed=saga.point_of_no_return_passed,
         abort_requested=saga.abort_requested,
-        due_time=None if saga.state.ended else _time(saga.due_time),
+        due_time=None if saga.state is SagaState.COMMITTED else _time(saga.due_time),
         node=stored.owner or "",
         create_time=_time(saga.created_time),
         update_time=_time(saga.updated_time),
@@ -133,6 +140,8 @@ def _intent(stored: StoredSaga, intent: Intent, definition: CompiledDefinition, 
         next_attempt_time=_time(intent.next_attempt_time),
         create_time=_time(intent.created_time),
         update_time=_time(intent.updated_time),
+        resolution=saga_pb2.RESOLUTION_UNSPECIFIED if intent.resolution is None else _RESOLUTIONS[intent.resolution],
+        resolved_by=intent.resolved_by,
     )
     if intent.attempt:  # without an attempt its request could not be built
         message.request.CopyFrom(_any(definition.request_type(intent.step, intent.direction), intent.request))
@@ -153,15 +162,72 @@ def _attempt(attempt: Attempt) -> saga_pb2.Attempt:
 
 
 def _dead_letter(stored: StoredSaga, letter: DeadLetter) -> saga_pb2.DeadLetter:
+    saga = stored.saga
+    intent = None
+    if letter.step is not None and letter.direction is not None:
+        intent = saga.intent(letter.step, letter.direction)
+    return found_letter_message(
+        FoundLetter(
+            saga_id=saga.id,
+            definition_name=saga.plan.name,
+            letter=letter,
+            method="" if intent is None else intent.method,
+            last_code="" if intent is None else intent.last_code,
+        )
+    )
+
+
+def found_letter_message(found: FoundLetter) -> saga_pb2.DeadLetter:
+    """A dead letter with what an operator sorts by."""
+    letter = found.letter
     return saga_pb2.DeadLetter(
         dead_letter_id=letter.id,
-        saga_id=stored.saga.id,
+        saga_id=found.saga_id,
         step=letter.step or "",
         direction=saga_pb2.DIRECTION_UNSPECIFIED if letter.direction is None else _DIRECTIONS[letter.direction],
-        reason=_REASONS[letter.reason],
+        reason=REASONS[letter.reason],
         last_error=letter.last_error,
         open_time=_time(letter.opened_time),
         close_time=_time(letter.closed_time),
+        definition_name=found.definition_name,
+        method=found.method,
+        last_status_code=found.last_code,
+    )
+
+
+def letter_group_message(group: LetterGroup) -> operator_service_pb2.DeadLetterGroup:
+    """How many dead letters are of one kind."""
+    return operator_service_pb2.DeadLetterGroup(
+        method=group.method,
+        reason=REASONS[group.reason],
+        last_status_code=group.last_code,
+        dead_letter_count=group.count,
+        oldest_open_time=_time(group.oldest_time),
+    )
+
+
+def audit_message(entry: AuditEntry) -> operator_service_pb2.AuditEntry:
+    """What a person did."""
+    return operator_service_pb2.AuditEntry(
+        audit_entry_id=entry.id,
+        saga_id=entry.saga_id,
+        verb=entry.verb,
+        actor=entry.actor,
+        reason=entry.reason,
+        create_time=_time(entry.created_time),
+        dead_letter_id=entry.dead_letter_id or "",
+        claimed_actor=entry.claimed_actor,
+        details_json=entry.details,
+    )
+
+
+def node_message(row: NodeRow) -> operator_service_pb2.Node:
+    """An incarnation of a coordinator process."""
+    return operator_service_pb2.Node(
+        node_id=row.node_id,
+        start_time=_time(row.started_time),
+        heartbeat_time=_time(row.heartbeat_time),
+        fenced=row.fenced,
     )
 
 

@@ -19,8 +19,16 @@ from amends_coordinator.grpc_api.mapping import (
     saga_with_dead_letters,
     saga_with_rows,
 )
+from amends_coordinator.grpc_api.people import claimed_actor, person
 from amends_coordinator.grpc_api.trace_context import trace_context
-from amends_coordinator.grpc_api.validation import NAME, VERSION, Checks, saga_page_token, type_name
+from amends_coordinator.grpc_api.validation import (
+    NAME,
+    REASON_LIMIT_BYTES,
+    VERSION,
+    Checks,
+    saga_page_token,
+    type_name,
+)
 from amends_coordinator.ports.driving import StartRequest
 from amends_coordinator.ports.ledger import LedgerUnavailableError, Started
 
@@ -35,7 +43,7 @@ if TYPE_CHECKING:
     from amends_coordinator.grpc_api.handlers import Context
     from amends_coordinator.grpc_api.known_definitions import KnownDefinitions
     from amends_coordinator.ports.clock import Clock
-    from amends_coordinator.ports.driving import Driving
+    from amends_coordinator.ports.driving import Driving, Operating
     from amends_coordinator.ports.ledger import Ledger, StoredSaga
 
 
@@ -46,6 +54,7 @@ class SagaService:
         self,
         *,
         driving: Driving,
+        operating: Operating,
         ledger: Ledger,
         registry: Registry,
         definitions: KnownDefinitions,
@@ -54,6 +63,7 @@ class SagaService:
         payload_limit_bytes: int,
     ) -> None:
         self._driving = driving
+        self._operating = operating
         self._ledger = ledger
         self._registry = registry
         self._definitions = definitions
@@ -147,6 +157,18 @@ class SagaService:
         if stored is None:
             raise SagaNotFoundError(saga_id)
         return pb.WaitSagaResponse(saga=saga_with_dead_letters(stored, await self._definitions.of(stored)))
+
+    async def AbortSaga(self, request: pb.AbortSagaRequest, context: Context) -> pb.AbortSagaResponse:
+        """Ask a saga to roll back; the answer is read from its row after that was written."""
+        checks = Checks()
+        saga_id = checks.saga_id("saga_id", request.saga_id)
+        reason = checks.words("reason", request.reason, limit_bytes=REASON_LIMIT_BYTES)
+        who = claimed_actor(checks, request.claimed_actor, context)
+        checks.raise_if_any()
+        stored = await self._operating.abort(saga_id, person(context, who, reason))
+        if stored is None:
+            raise SagaNotFoundError(saga_id)
+        return pb.AbortSagaResponse(saga=saga_with_dead_letters(stored, await self._definitions.of(stored)))
 
     def _resolved(
         self, definition: saga_definition_pb2.SagaDefinition, announced: tuple[FileDescriptorSet, ...]

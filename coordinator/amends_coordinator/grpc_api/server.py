@@ -13,6 +13,7 @@ from amends.v1 import operator_service_pb2, registry_service_pb2, saga_service_p
 from amends_coordinator.grpc_api.gate import Gate
 from amends_coordinator.grpc_api.handlers import service_handler
 from amends_coordinator.grpc_api.known_definitions import KnownDefinitions
+from amends_coordinator.grpc_api.operator_service import OperatorService
 from amends_coordinator.grpc_api.registry_service import RegistryService
 from amends_coordinator.grpc_api.saga_service import SagaService
 from amends_coordinator.grpc_api.standard import HEALTH_SERVICE, Health, add_reflection
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from amends_coordinator.definitions.catalog import Catalog
     from amends_coordinator.engine.registry import Registry
     from amends_coordinator.ports.clock import Clock
-    from amends_coordinator.ports.driving import Driving
+    from amends_coordinator.ports.driving import Driving, Operating
     from amends_coordinator.ports.ledger import Ledger
 
 SAGA_SERVICE: ServiceDescriptor = saga_service_pb2.DESCRIPTOR.services_by_name["SagaService"]
@@ -40,10 +41,6 @@ LAST_ANSWERS_S = 0.5
 
 class CannotListenError(Exception):
     """The server can't have its address. The message says why and what to do."""
-
-
-class OperatorService:
-    """`amends.v1.OperatorService`: none of its methods is carried out yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +61,7 @@ class Api:
         settings: ApiSettings,
         *,
         driving: Driving,
+        operating: Operating,
         ledger: Ledger,
         registry: Registry,
         catalog: Catalog,
@@ -73,16 +71,21 @@ class Api:
         self._gate = Gate()
         self._server = grpc.aio.server(options=_options(settings))
         limit = settings.payload_limit_bytes
+        definitions = KnownDefinitions(ledger=ledger, catalog=catalog)
         sagas = SagaService(
             driving=driving,
+            operating=operating,
             ledger=ledger,
             registry=registry,
-            definitions=KnownDefinitions(ledger=ledger, catalog=catalog),
+            definitions=definitions,
             clock=clock,
             ledger_name=settings.ledger_name,
             payload_limit_bytes=limit,
         )
-        servicers = (sagas, RegistryService(registry=registry, payload_limit_bytes=limit), OperatorService())
+        operators = OperatorService(
+            operating=operating, ledger=ledger, definitions=definitions, payload_limit_bytes=limit
+        )
+        servicers = (sagas, RegistryService(registry=registry, payload_limit_bytes=limit), operators)
         handlers = [
             service_handler(service, servicer, gate=self._gate)
             for service, servicer in zip(PUBLIC_SERVICES, servicers, strict=True)

@@ -7,7 +7,7 @@ import binascii
 import re
 from typing import TYPE_CHECKING
 
-from amends_coordinator.core.ids import Instant, SagaId
+from amends_coordinator.core.ids import DeadLetterId, Instant, SagaId
 from amends_coordinator.definitions.errors import Fault, quote
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ LABEL_COUNT_LIMIT = 16
 LABEL_VALUE_LIMIT = 256
 SERVICE_COUNT_LIMIT = 64
 CAPACITY_LIMIT = 1_000_000
+LETTER_ID_LIMIT = 256
+REASON_LIMIT_BYTES = 512
+CLAIM_LIMIT_BYTES = 128
 PAGE_SIZE_DEFAULT = 100
 PAGE_SIZE_LIMIT = 1_000
 WAIT_DEFAULT_S = 60.0
@@ -71,6 +74,27 @@ class Checks:
     def saga_id(self, path: str, value: str) -> SagaId:
         """A required saga id."""
         return SagaId(self.text(path, value, SAGA_ID, example="order-1042"))
+
+    def letter_id(self, path: str, value: str) -> DeadLetterId:
+        """A required id of a dead letter, whatever it looks like: they are taken from lists."""
+        if not value:
+            self.fault(path, "is required, for example 'order-1042/authorize/compensation/1'")
+        elif len(value) > LETTER_ID_LIMIT:
+            self.fault(path, f"has {len(value)} characters; ids of dead letters have at most {LETTER_ID_LIMIT}")
+        return DeadLetterId(value)
+
+    def words(self, path: str, value: str, *, limit_bytes: int) -> str:
+        """A text in somebody's own words, which may be left out."""
+        size = len(value.encode())
+        if size > limit_bytes:
+            self.fault(path, f"has {size} bytes; at most {limit_bytes}")
+        return value
+
+    def required_words(self, path: str, value: str, *, limit_bytes: int) -> str:
+        """A text in somebody's own words."""
+        if not value.strip():
+            self.fault(path, "is required: say it in a few words, it is kept in the audit")
+        return self.words(path, value, limit_bytes=limit_bytes)
 
     def labels(self, path: str, labels: Mapping[str, str]) -> dict[str, str]:
         """Labels: how many, their keys, the length of their values."""
@@ -155,6 +179,16 @@ class Checks:
             return None
         return Instant(int(instant)), SagaId(saga_id)
 
+    def text_page_token(self, path: str, token: str) -> tuple[Instant, str] | None:
+        """Where a page of what has an instant and an id begins; None: at the first one."""
+        if not token:
+            return None
+        instant, _, text = _decoded(token).partition("/")
+        if not re.fullmatch(r"[0-9]{1,18}", instant) or not text:
+            self.fault(path, "is no token that this list has answered; leave it empty for the first page")
+            return None
+        return Instant(int(instant)), text
+
     def name_page_token(self, path: str, token: str) -> str:
         """The name after which a page begins; "": at the first one."""
         name = _decoded(token)
@@ -170,6 +204,11 @@ def type_name(payload: AnyMessage) -> str:
 
 def saga_page_token(position: tuple[Instant, SagaId] | None) -> str:
     """The opaque token of a place in a list of sagas; "" where there is no further page."""
+    return "" if position is None else encoded_token(f"{position[0]}/{position[1]}")
+
+
+def text_page_token(position: tuple[Instant, str] | None) -> str:
+    """The opaque token of a place in a list of what has an instant and an id; "" where there is no further page."""
     return "" if position is None else encoded_token(f"{position[0]}/{position[1]}")
 
 

@@ -62,6 +62,46 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """DATA_LOSS: the saga is stored, but this release can't make sense of its rows. Other sagas are not affected. Look at
     the rows with SQL, or ask a coordinator of the release that wrote them.
     """
+    ERROR_REASON_DEAD_LETTER_NOT_FOUND: _ErrorReason.ValueType  # 14
+    """NOT_FOUND: no dead letter has this id; `ResourceInfo` names it. `ListDeadLetters` shows those there are."""
+    ERROR_REASON_DEAD_LETTER_CLOSED: _ErrorReason.ValueType  # 15
+    """FAILED_PRECONDITION: the dead letter is closed already: somebody else settled it, or its call went through after all.
+    Nothing was changed. Look at the saga.
+    """
+    ERROR_REASON_NOTHING_TO_REPEAT: _ErrorReason.ValueType  # 16
+    """FAILED_PRECONDITION: there is no call that may be repeated for this dead letter: an action isn't called again while its
+    saga rolls back, nor one that is called at most once. Find out what became of it and resolve the dead letter.
+    """
+    ERROR_REASON_RETRY_OUT_OF_ORDER: _ErrorReason.ValueType  # 17
+    """FAILED_PRECONDITION: other calls have to be settled first. Example: `authorize` can't be voided before `ship`, which
+    came after it, is undone. Settle their dead letters first, newest step first.
+    """
+    ERROR_REASON_KEY_EXPIRED: _ErrorReason.ValueType  # 18
+    """FAILED_PRECONDITION: the participant may have forgotten the key by now (its `idempotency_window` is over), so that a
+    repeated call could be carried out twice. Find out what became of it and resolve the dead letter, or force the retry.
+    """
+    ERROR_REASON_RESOLUTION_REFUSED: _ErrorReason.ValueType  # 19
+    """FAILED_PRECONDITION: this dead letter can't be resolved like that. Example: a compensation can't be resolved as "did not
+    happen", because it is still owed. The message says what can be done.
+    """
+    ERROR_REASON_RESPONSE_REQUIRED: _ErrorReason.ValueType  # 20
+    """INVALID_ARGUMENT: a later call reads the response of the action that a person says happened; `BadRequest` names the
+    field. Give the response.
+    """
+    ERROR_REASON_PAST_POINT_OF_NO_RETURN: _ErrorReason.ValueType  # 21
+    """FAILED_PRECONDITION: the saga is past its point of no return and only goes forward; nothing was changed. Undo what it
+    does with a saga of its own.
+    """
+    ERROR_REASON_SAGA_NOT_RUNNING: _ErrorReason.ValueType  # 22
+    """FAILED_PRECONDITION: the saga has ended, and nothing is left to do."""
+    ERROR_REASON_ACTION_HAPPENED: _ErrorReason.ValueType  # 23
+    """FAILED_PRECONDITION: a person said that the action did not happen, or was undone; the participant was asked and says
+    that it happened. The saga goes on from its answer. Look at the saga before you do anything else.
+    """
+    ERROR_REASON_SAGA_BUSY: _ErrorReason.ValueType  # 24
+    """ABORTED: the saga was written again and again while this was decided; nothing was changed. `RetryInfo` says when to try
+    again.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a request was refused. The value's name without `ERROR_REASON_` stands in `ErrorInfo.reason`."""
@@ -105,5 +145,45 @@ ERROR_REASON_COORDINATOR_FAULT: ErrorReason.ValueType  # 12
 ERROR_REASON_SAGA_UNREADABLE: ErrorReason.ValueType  # 13
 """DATA_LOSS: the saga is stored, but this release can't make sense of its rows. Other sagas are not affected. Look at
 the rows with SQL, or ask a coordinator of the release that wrote them.
+"""
+ERROR_REASON_DEAD_LETTER_NOT_FOUND: ErrorReason.ValueType  # 14
+"""NOT_FOUND: no dead letter has this id; `ResourceInfo` names it. `ListDeadLetters` shows those there are."""
+ERROR_REASON_DEAD_LETTER_CLOSED: ErrorReason.ValueType  # 15
+"""FAILED_PRECONDITION: the dead letter is closed already: somebody else settled it, or its call went through after all.
+Nothing was changed. Look at the saga.
+"""
+ERROR_REASON_NOTHING_TO_REPEAT: ErrorReason.ValueType  # 16
+"""FAILED_PRECONDITION: there is no call that may be repeated for this dead letter: an action isn't called again while its
+saga rolls back, nor one that is called at most once. Find out what became of it and resolve the dead letter.
+"""
+ERROR_REASON_RETRY_OUT_OF_ORDER: ErrorReason.ValueType  # 17
+"""FAILED_PRECONDITION: other calls have to be settled first. Example: `authorize` can't be voided before `ship`, which
+came after it, is undone. Settle their dead letters first, newest step first.
+"""
+ERROR_REASON_KEY_EXPIRED: ErrorReason.ValueType  # 18
+"""FAILED_PRECONDITION: the participant may have forgotten the key by now (its `idempotency_window` is over), so that a
+repeated call could be carried out twice. Find out what became of it and resolve the dead letter, or force the retry.
+"""
+ERROR_REASON_RESOLUTION_REFUSED: ErrorReason.ValueType  # 19
+"""FAILED_PRECONDITION: this dead letter can't be resolved like that. Example: a compensation can't be resolved as "did not
+happen", because it is still owed. The message says what can be done.
+"""
+ERROR_REASON_RESPONSE_REQUIRED: ErrorReason.ValueType  # 20
+"""INVALID_ARGUMENT: a later call reads the response of the action that a person says happened; `BadRequest` names the
+field. Give the response.
+"""
+ERROR_REASON_PAST_POINT_OF_NO_RETURN: ErrorReason.ValueType  # 21
+"""FAILED_PRECONDITION: the saga is past its point of no return and only goes forward; nothing was changed. Undo what it
+does with a saga of its own.
+"""
+ERROR_REASON_SAGA_NOT_RUNNING: ErrorReason.ValueType  # 22
+"""FAILED_PRECONDITION: the saga has ended, and nothing is left to do."""
+ERROR_REASON_ACTION_HAPPENED: ErrorReason.ValueType  # 23
+"""FAILED_PRECONDITION: a person said that the action did not happen, or was undone; the participant was asked and says
+that it happened. The saga goes on from its answer. Look at the saga before you do anything else.
+"""
+ERROR_REASON_SAGA_BUSY: ErrorReason.ValueType  # 24
+"""ABORTED: the saga was written again and again while this was decided; nothing was changed. `RetryInfo` says when to try
+again.
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -27,47 +27,47 @@ from google.protobuf import any_pb2 as google_dot_protobuf_dot_any__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n amends/v1/operator_service.proto\x12\tamends.v1\x1a\x14\x61mends/v1/saga.proto\x1a\x19google/protobuf/any.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"P\n\x16ListDeadLettersRequest\x12\x0f\n\x07saga_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"_\n\x17ListDeadLettersResponse\x12+\n\x0c\x64\x65\x61\x64_letters\x18\x01 \x03(\x0b\x32\x15.amends.v1.DeadLetter\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"@\n\x16RetryDeadLetterRequest\x12\x16\n\x0e\x64\x65\x61\x64_letter_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"8\n\x17RetryDeadLetterResponse\x12\x1d\n\x04saga\x18\x01 \x01(\x0b\x32\x0f.amends.v1.Saga\"\x95\x01\n\x18ResolveDeadLetterRequest\x12\x16\n\x0e\x64\x65\x61\x64_letter_id\x18\x01 \x01(\t\x12)\n\nresolution\x18\x02 \x01(\x0e\x32\x15.amends.v1.Resolution\x12&\n\x08response\x18\x03 \x01(\x0b\x32\x14.google.protobuf.Any\x12\x0e\n\x06reason\x18\x04 \x01(\t\":\n\x19ResolveDeadLetterResponse\x12\x1d\n\x04saga\x18\x01 \x01(\x0b\x32\x0f.amends.v1.Saga\"$\n\x11RunSagaNowRequest\x12\x0f\n\x07saga_id\x18\x01 \x01(\t\"3\n\x12RunSagaNowResponse\x12\x1d\n\x04saga\x18\x01 \x01(\x0b\x32\x0f.amends.v1.Saga\"7\n\x14TerminateSagaRequest\x12\x0f\n\x07saga_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"6\n\x15TerminateSagaResponse\x12\x1d\n\x04saga\x18\x01 \x01(\x0b\x32\x0f.amends.v1.Saga\"Q\n\x17ListAuditEntriesRequest\x12\x0f\n\x07saga_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\x93\x01\n\nAuditEntry\x12\x16\n\x0e\x61udit_entry_id\x18\x01 \x01(\t\x12\x0f\n\x07saga_id\x18\x02 \x01(\t\x12\x0c\n\x04verb\x18\x03 \x01(\t\x12\r\n\x05\x61\x63tor\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"a\n\x18ListAuditEntriesResponse\x12,\n\raudit_entries\x18\x01 \x03(\x0b\x32\x15.amends.v1.AuditEntry\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"9\n\x10ListNodesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"\x8b\x01\n\x04Node\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12.\n\nstart_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x32\n\x0eheartbeat_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06\x66\x65nced\x18\x04 \x01(\x08\"L\n\x11ListNodesResponse\x12\x1e\n\x05nodes\x18\x01 \x03(\x0b\x32\x0f.amends.v1.Node\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t*\x7f\n\nResolution\x12\x1a\n\x16RESOLUTION_UNSPECIFIED\x10\x00\x12\x17\n\x13RESOLUTION_HAPPENED\x10\x01\x12\x1d\n\x19RESOLUTION_DID_NOT_HAPPEN\x10\x02\x12\x1d\n\x19RESOLUTION_UNDONE_BY_HAND\x10\x03\x32\xe9\x04\n\x0fOperatorService\x12X\n\x0fListDeadLetters\x12!.amends.v1.ListDeadLettersRequest\x1a\".amends.v1.ListDeadLettersResponse\x12X\n\x0fRetryDeadLetter\x12!.amends.v1.RetryDeadLetterRequest\x1a\".amends.v1.RetryDeadLetterResponse\x12^\n\x11ResolveDeadLetter\x12#.amends.v1.ResolveDeadLetterRequest\x1a$.amends.v1.ResolveDeadLetterResponse\x12I\n\nRunSagaNow\x12\x1c.amends.v1.RunSagaNowRequest\x1a\x1d.amends.v1.RunSagaNowResponse\x12R\n\rTerminateSaga\x12\x1f.amends.v1.TerminateSagaRequest\x1a .amends.v1.TerminateSagaResponse\x12[\n\x10ListAuditEntries\x12\".amends.v1.ListAuditEntriesRequest\x1a#.amends.v1.ListAuditEntriesResponse\x12\x46\n\tListNodes\x12\x1b.amends.v1.ListNodesRequest\x1a\x1c.amends.v1.ListNodesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n amends/v1/operator_service.proto\x12\tamends.v1\x1a\x14\x61mends/v1/saga.proto\x1a\x19google/protobuf/any.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa3\x01\n\x16ListDeadLettersRequest\x12\x0f\n\x07saga_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\x12-\n\x07reasons\x18\x04 \x03(\x0e\x32\x1c.amends.v1.DeadLetter.Reason\x12\x0e\n\x06method\x18\x05 \x01(\t\x12\x12\n\nclosed_too\x18\x06 \x01(\x08\"\x8b\x01\n\x17ListDeadLettersResponse\x12+\n\x0c\x64\x65\x61\x64_letters\x18\x01 \x03(\x0b\x32\x15.amends.v1.DeadLetter\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12*\n\x06groups\x18\x03 \x03(\x0b\x32\x1a.amends.v1.DeadLetterGroup\"\xba\x01\n\x0f\x44\x65\x61\x64LetterGroup\x12\x0e\n\x06method\x18\x01 \x01(\t\x12,\n\x06reason\x18\x02 \x01(\x0e\x32\x1c.amends.v1.DeadLetter.Reason\x12\x18\n\x10last_status_code\x18\x03 \x01(\t\x12\x19\n\x11\x64\x65\x61\x64_letter_count\x18\x04 \x01(\x03\x12\x34\n\x10oldest_open_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"g\n\x16RetryDeadLetterRequest\x12\x16\n\x0e\x64\x65\x61\x64_letter_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0e\n\x06\x66orced\x18\x03 \x01(\x08\x12\x15\n\rclaimed_actor\x18\x04 \x01(\t\"8\n\x17RetryDeadLetterResponse\x12\x1d\n\x04saga\x18\x01 \x01(\x0b\x32\x0f.amends.v1.Saga\"\xac\x01\n\x18ResolveDeadLetterRequest\x12\x16\n\x0e\x64\x65\x61\x64_letter_id\x18\x01 \x01(\t\x12)\n\nresolution\x18\x02 \x01(\x0e\x32\x15.amends.v1.Resolution\x12&\n\x08response\x18\x03 \x01(\x0b\x32\x14.google.protobuf.Any\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x15\n\rclaimed_actor\x18\x05 \x01(\t\":\n\x19ResolveDeadLetterResponse\x12\x1d\n\x04saga\x18\x01 \x01(\x0b\x32\x0f.amends.v1.Saga\"K\n\x11RunSagaNowRequest\x12\x0f\n\x07saga_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x15\n\rclaimed_actor\x18\x03 \x01(\t\"3\n\x12RunSagaNowResponse\x12\x1d\n\x04saga\x18\x01 \x01(\x0b\x32\x0f.amends.v1.Saga\"N\n\x14TerminateSagaRequest\x12\x0f\n\x07saga_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x15\n\rclaimed_actor\x18\x03 \x01(\t\"6\n\x15TerminateSagaResponse\x12\x1d\n\x04saga\x18\x01 \x01(\x0b\x32\x0f.amends.v1.Saga\"Q\n\x17ListAuditEntriesRequest\x12\x0f\n\x07saga_id\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\xd8\x01\n\nAuditEntry\x12\x16\n\x0e\x61udit_entry_id\x18\x01 \x01(\t\x12\x0f\n\x07saga_id\x18\x02 \x01(\t\x12\x0c\n\x04verb\x18\x03 \x01(\t\x12\r\n\x05\x61\x63tor\x18\x04 \x01(\t\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12/\n\x0b\x63reate_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\x0e\x64\x65\x61\x64_letter_id\x18\x07 \x01(\t\x12\x15\n\rclaimed_actor\x18\x08 \x01(\t\x12\x14\n\x0c\x64\x65tails_json\x18\t \x01(\t\"a\n\x18ListAuditEntriesResponse\x12,\n\raudit_entries\x18\x01 \x03(\x0b\x32\x15.amends.v1.AuditEntry\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"9\n\x10ListNodesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"\x8b\x01\n\x04Node\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12.\n\nstart_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x32\n\x0eheartbeat_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06\x66\x65nced\x18\x04 \x01(\x08\"L\n\x11ListNodesResponse\x12\x1e\n\x05nodes\x18\x01 \x03(\x0b\x32\x0f.amends.v1.Node\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t2\xe9\x04\n\x0fOperatorService\x12X\n\x0fListDeadLetters\x12!.amends.v1.ListDeadLettersRequest\x1a\".amends.v1.ListDeadLettersResponse\x12X\n\x0fRetryDeadLetter\x12!.amends.v1.RetryDeadLetterRequest\x1a\".amends.v1.RetryDeadLetterResponse\x12^\n\x11ResolveDeadLetter\x12#.amends.v1.ResolveDeadLetterRequest\x1a$.amends.v1.ResolveDeadLetterResponse\x12I\n\nRunSagaNow\x12\x1c.amends.v1.RunSagaNowRequest\x1a\x1d.amends.v1.RunSagaNowResponse\x12R\n\rTerminateSaga\x12\x1f.amends.v1.TerminateSagaRequest\x1a .amends.v1.TerminateSagaResponse\x12[\n\x10ListAuditEntries\x12\".amends.v1.ListAuditEntriesRequest\x1a#.amends.v1.ListAuditEntriesResponse\x12\x46\n\tListNodes\x12\x1b.amends.v1.ListNodesRequest\x1a\x1c.amends.v1.ListNodesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'amends.v1.operator_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_RESOLUTION']._serialized_start=1459
-  _globals['_RESOLUTION']._serialized_end=1586
-  _globals['_LISTDEADLETTERSREQUEST']._serialized_start=129
-  _globals['_LISTDEADLETTERSREQUEST']._serialized_end=209
-  _globals['_LISTDEADLETTERSRESPONSE']._serialized_start=211
-  _globals['_LISTDEADLETTERSRESPONSE']._serialized_end=306
-  _globals['_RETRYDEADLETTERREQUEST']._serialized_start=308
-  _globals['_RETRYDEADLETTERREQUEST']._serialized_end=372
-  _globals['_RETRYDEADLETTERRESPONSE']._serialized_start=374
-  _globals['_RETRYDEADLETTERRESPONSE']._serialized_end=430
-  _globals['_RESOLVEDEADLETTERREQUEST']._serialized_start=433
-  _globals['_RESOLVEDEADLETTERREQUEST']._serialized_end=582
-  _globals['_RESOLVEDEADLETTERRESPONSE']._serialized_start=584
-  _globals['_RESOLVEDEADLETTERRESPONSE']._serialized_end=642
-  _globals['_RUNSAGANOWREQUEST']._serialized_start=644
-  _globals['_RUNSAGANOWREQUEST']._serialized_end=680
-  _globals['_RUNSAGANOWRESPONSE']._serialized_start=682
-  _globals['_RUNSAGANOWRESPONSE']._serialized_end=733
-  _globals['_TERMINATESAGAREQUEST']._serialized_start=735
-  _globals['_TERMINATESAGAREQUEST']._serialized_end=790
-  _globals['_TERMINATESAGARESPONSE']._serialized_start=792
-  _globals['_TERMINATESAGARESPONSE']._serialized_end=846
-  _globals['_LISTAUDITENTRIESREQUEST']._serialized_start=848
-  _globals['_LISTAUDITENTRIESREQUEST']._serialized_end=929
-  _globals['_AUDITENTRY']._serialized_start=932
-  _globals['_AUDITENTRY']._serialized_end=1079
-  _globals['_LISTAUDITENTRIESRESPONSE']._serialized_start=1081
-  _globals['_LISTAUDITENTRIESRESPONSE']._serialized_end=1178
-  _globals['_LISTNODESREQUEST']._serialized_start=1180
-  _globals['_LISTNODESREQUEST']._serialized_end=1237
-  _globals['_NODE']._serialized_start=1240
-  _globals['_NODE']._serialized_end=1379
-  _globals['_LISTNODESRESPONSE']._serialized_start=1381
-  _globals['_LISTNODESRESPONSE']._serialized_end=1457
-  _globals['_OPERATORSERVICE']._serialized_start=1589
-  _globals['_OPERATORSERVICE']._serialized_end=2206
+  _globals['_LISTDEADLETTERSREQUEST']._serialized_start=130
+  _globals['_LISTDEADLETTERSREQUEST']._serialized_end=293
+  _globals['_LISTDEADLETTERSRESPONSE']._serialized_start=296
+  _globals['_LISTDEADLETTERSRESPONSE']._serialized_end=435
+  _globals['_DEADLETTERGROUP']._serialized_start=438
+  _globals['_DEADLETTERGROUP']._serialized_end=624
+  _globals['_RETRYDEADLETTERREQUEST']._serialized_start=626
+  _globals['_RETRYDEADLETTERREQUEST']._serialized_end=729
+  _globals['_RETRYDEADLETTERRESPONSE']._serialized_start=731
+  _globals['_RETRYDEADLETTERRESPONSE']._serialized_end=787
+  _globals['_RESOLVEDEADLETTERREQUEST']._serialized_start=790
+  _globals['_RESOLVEDEADLETTERREQUEST']._serialized_end=962
+  _globals['_RESOLVEDEADLETTERRESPONSE']._serialized_start=964
+  _globals['_RESOLVEDEADLETTERRESPONSE']._serialized_end=1022
+  _globals['_RUNSAGANOWREQUEST']._serialized_start=1024
+  _globals['_RUNSAGANOWREQUEST']._serialized_end=1099
+  _globals['_RUNSAGANOWRESPONSE']._serialized_start=1101
+  _globals['_RUNSAGANOWRESPONSE']._serialized_end=1152
+  _globals['_TERMINATESAGAREQUEST']._serialized_start=1154
+  _globals['_TERMINATESAGAREQUEST']._serialized_end=1232
+  _globals['_TERMINATESAGARESPONSE']._serialized_start=1234
+  _globals['_TERMINATESAGARESPONSE']._serialized_end=1288
+  _globals['_LISTAUDITENTRIESREQUEST']._serialized_start=1290
+  _globals['_LISTAUDITENTRIESREQUEST']._serialized_end=1371
+  _globals['_AUDITENTRY']._serialized_start=1374
+  _globals['_AUDITENTRY']._serialized_end=1590
+  _globals['_LISTAUDITENTRIESRESPONSE']._serialized_start=1592
+  _globals['_LISTAUDITENTRIESRESPONSE']._serialized_end=1689
+  _globals['_LISTNODESREQUEST']._serialized_start=1691
+  _globals['_LISTNODESREQUEST']._serialized_end=1748
+  _globals['_NODE']._serialized_start=1751
+  _globals['_NODE']._serialized_end=1890
+  _globals['_LISTNODESRESPONSE']._serialized_start=1892
+  _globals['_LISTNODESRESPONSE']._serialized_end=1968
+  _globals['_OPERATORSERVICE']._serialized_start=1971
+  _globals['_OPERATORSERVICE']._serialized_end=2588
 # @@protoc_insertion_point(module_scope)

@@ -10,7 +10,6 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
-from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -22,34 +21,6 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class _Resolution:
-    ValueType = _typing.NewType("ValueType", _builtins.int)
-    V: _TypeAlias = ValueType  # noqa: Y015
-
-class _ResolutionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Resolution.ValueType], _builtins.type):
-    DESCRIPTOR: _descriptor.EnumDescriptor
-    RESOLUTION_UNSPECIFIED: _Resolution.ValueType  # 0
-    """Never sent."""
-    RESOLUTION_HAPPENED: _Resolution.ValueType  # 1
-    """It happened."""
-    RESOLUTION_DID_NOT_HAPPEN: _Resolution.ValueType  # 2
-    """It did not happen."""
-    RESOLUTION_UNDONE_BY_HAND: _Resolution.ValueType  # 3
-    """It happened and was undone by hand."""
-
-class Resolution(_Resolution, metaclass=_ResolutionEnumTypeWrapper):
-    """What a person found."""
-
-RESOLUTION_UNSPECIFIED: Resolution.ValueType  # 0
-"""Never sent."""
-RESOLUTION_HAPPENED: Resolution.ValueType  # 1
-"""It happened."""
-RESOLUTION_DID_NOT_HAPPEN: Resolution.ValueType  # 2
-"""It did not happen."""
-RESOLUTION_UNDONE_BY_HAND: Resolution.ValueType  # 3
-"""It happened and was undone by hand."""
-Global___Resolution: _TypeAlias = Resolution  # noqa: Y015
-
 @_typing.final
 class ListDeadLettersRequest(_message.Message):
     """Request of `ListDeadLetters`."""
@@ -59,22 +30,36 @@ class ListDeadLettersRequest(_message.Message):
     SAGA_ID_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    REASONS_FIELD_NUMBER: _builtins.int
+    METHOD_FIELD_NUMBER: _builtins.int
+    CLOSED_TOO_FIELD_NUMBER: _builtins.int
     saga_id: _builtins.str
     """Only those of this saga. Empty: of all."""
     page_size: _builtins.int
     """Size of a page. Default 100, at most 1,000."""
     page_token: _builtins.str
     """`next_page_token` of the page before. Empty: the first page."""
+    method: _builtins.str
+    """Only those of calls of this method, "package.Service/Method". Empty: all."""
+    closed_too: _builtins.bool
+    """Also those that are closed. Default: only open ones."""
+    @_builtins.property
+    def reasons(self) -> _containers.RepeatedScalarFieldContainer[_saga_pb2.DeadLetter.Reason.ValueType]:
+        """Only those with one of these reasons. Empty: all."""
+
     def __init__(
         self,
         *,
         saga_id: _builtins.str = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        reasons: _abc.Iterable[_saga_pb2.DeadLetter.Reason.ValueType] | None = ...,
+        method: _builtins.str = ...,
+        closed_too: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "saga_id", b"saga_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["closed_too", b"closed_too", "method", b"method", "page_size", b"page_size", "page_token", b"page_token", "reasons", b"reasons", "saga_id", b"saga_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -88,25 +73,71 @@ class ListDeadLettersResponse(_message.Message):
 
     DEAD_LETTERS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    GROUPS_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Token of the next page. Empty: this is the last one."""
     @_builtins.property
     def dead_letters(self) -> _containers.RepeatedCompositeFieldContainer[_saga_pb2.DeadLetter]:
-        """The open dead letters."""
+        """The dead letters, oldest first."""
+
+    @_builtins.property
+    def groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeadLetterGroup]:
+        """All that were asked for, on this and other pages, counted by kind, most first. Only with the first page."""
 
     def __init__(
         self,
         *,
         dead_letters: _abc.Iterable[_saga_pb2.DeadLetter] | None = ...,
         next_page_token: _builtins.str = ...,
+        groups: _abc.Iterable[Global___DeadLetterGroup] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letters", b"dead_letters", "next_page_token", b"next_page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letters", b"dead_letters", "groups", b"groups", "next_page_token", b"next_page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListDeadLettersResponse: _TypeAlias = ListDeadLettersResponse  # noqa: Y015
+
+@_typing.final
+class DeadLetterGroup(_message.Message):
+    """How many dead letters are of one kind."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    METHOD_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    LAST_STATUS_CODE_FIELD_NUMBER: _builtins.int
+    DEAD_LETTER_COUNT_FIELD_NUMBER: _builtins.int
+    OLDEST_OPEN_TIME_FIELD_NUMBER: _builtins.int
+    method: _builtins.str
+    """The method of the call that is parked, "package.Service/Method". Empty: the saga as a whole."""
+    reason: _saga_pb2.DeadLetter.Reason.ValueType
+    """Why a person is needed."""
+    last_status_code: _builtins.str
+    """The gRPC status code by name that the call ended with last. Empty: no answer came, or it is the saga as a whole."""
+    dead_letter_count: _builtins.int
+    """How many."""
+    @_builtins.property
+    def oldest_open_time(self) -> _timestamp_pb2.Timestamp:
+        """When the oldest of them was opened."""
+
+    def __init__(
+        self,
+        *,
+        method: _builtins.str = ...,
+        reason: _saga_pb2.DeadLetter.Reason.ValueType = ...,
+        last_status_code: _builtins.str = ...,
+        dead_letter_count: _builtins.int = ...,
+        oldest_open_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["oldest_open_time", b"oldest_open_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letter_count", b"dead_letter_count", "last_status_code", b"last_status_code", "method", b"method", "oldest_open_time", b"oldest_open_time", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeadLetterGroup: _TypeAlias = DeadLetterGroup  # noqa: Y015
 
 @_typing.final
 class RetryDeadLetterRequest(_message.Message):
@@ -116,19 +147,31 @@ class RetryDeadLetterRequest(_message.Message):
 
     DEAD_LETTER_ID_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    FORCED_FIELD_NUMBER: _builtins.int
+    CLAIMED_ACTOR_FIELD_NUMBER: _builtins.int
     dead_letter_id: _builtins.str
     """The dead letter's id. Required."""
     reason: _builtins.str
-    """Why; kept in the audit. Required."""
+    """Why, at most 512 bytes; kept in the audit. Required."""
+    forced: _builtins.bool
+    """Repeat the call also where the participant may have forgotten its key, so that it may be carried out twice. Marks the
+    saga as unproven. Default: such a call is refused (`KEY_EXPIRED`).
+    """
+    claimed_actor: _builtins.str
+    """Who asks, at most 128 bytes; kept in the audit as a claim, beside who was authenticated. Empty: the metadata
+    `amends-actor`, if there is any.
+    """
     def __init__(
         self,
         *,
         dead_letter_id: _builtins.str = ...,
         reason: _builtins.str = ...,
+        forced: _builtins.bool = ...,
+        claimed_actor: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letter_id", b"dead_letter_id", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["claimed_actor", b"claimed_actor", "dead_letter_id", b"dead_letter_id", "forced", b"forced", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -143,7 +186,7 @@ class RetryDeadLetterResponse(_message.Message):
     SAGA_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def saga(self) -> _saga_pb2.Saga:
-        """The saga."""
+        """The saga as it was written, with its dead letters."""
 
     def __init__(
         self,
@@ -168,27 +211,35 @@ class ResolveDeadLetterRequest(_message.Message):
     RESOLUTION_FIELD_NUMBER: _builtins.int
     RESPONSE_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    CLAIMED_ACTOR_FIELD_NUMBER: _builtins.int
     dead_letter_id: _builtins.str
     """The dead letter's id. Required."""
-    resolution: Global___Resolution.ValueType
+    resolution: _saga_pb2.Resolution.ValueType
     """What the person found. Required."""
     reason: _builtins.str
-    """How the person knows; kept in the audit. Required."""
+    """How the person knows, at most 512 bytes; kept in the audit. Required."""
+    claimed_actor: _builtins.str
+    """Who found it, at most 128 bytes; kept with the call and in the audit, there as a claim beside who was authenticated.
+    Empty: the metadata `amends-actor`, else the authenticated principal.
+    """
     @_builtins.property
     def response(self) -> _any_pb2.Any:
-        """The response, when it happened and something reads it."""
+        """The action's response, of the method's response type. Required with `RESOLUTION_HAPPENED` where a later step, the
+        saga's output or the step's own compensation reads it (`RESPONSE_REQUIRED`). Not for a compensation.
+        """
 
     def __init__(
         self,
         *,
         dead_letter_id: _builtins.str = ...,
-        resolution: Global___Resolution.ValueType = ...,
+        resolution: _saga_pb2.Resolution.ValueType = ...,
         response: _any_pb2.Any | None = ...,
         reason: _builtins.str = ...,
+        claimed_actor: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["response", b"response"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letter_id", b"dead_letter_id", "reason", b"reason", "resolution", b"resolution", "response", b"response"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["claimed_actor", b"claimed_actor", "dead_letter_id", b"dead_letter_id", "reason", b"reason", "resolution", b"resolution", "response", b"response"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -203,7 +254,7 @@ class ResolveDeadLetterResponse(_message.Message):
     SAGA_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def saga(self) -> _saga_pb2.Saga:
-        """The saga."""
+        """The saga as it was written, with its dead letters."""
 
     def __init__(
         self,
@@ -225,16 +276,24 @@ class RunSagaNowRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SAGA_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    CLAIMED_ACTOR_FIELD_NUMBER: _builtins.int
     saga_id: _builtins.str
     """The saga's id. Required."""
+    reason: _builtins.str
+    """Why, at most 512 bytes; kept in the audit."""
+    claimed_actor: _builtins.str
+    """Who asks, as in `RetryDeadLetterRequest`."""
     def __init__(
         self,
         *,
         saga_id: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        claimed_actor: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["saga_id", b"saga_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["claimed_actor", b"claimed_actor", "reason", b"reason", "saga_id", b"saga_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -249,7 +308,7 @@ class RunSagaNowResponse(_message.Message):
     SAGA_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def saga(self) -> _saga_pb2.Saga:
-        """The saga."""
+        """The saga as it was written, with its dead letters."""
 
     def __init__(
         self,
@@ -272,19 +331,23 @@ class TerminateSagaRequest(_message.Message):
 
     SAGA_ID_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    CLAIMED_ACTOR_FIELD_NUMBER: _builtins.int
     saga_id: _builtins.str
     """The saga's id. Required."""
     reason: _builtins.str
-    """Why; kept in the audit. Required."""
+    """Why, at most 512 bytes; kept in the audit, and as the saga's failure if it has none. Required."""
+    claimed_actor: _builtins.str
+    """Who asks, as in `RetryDeadLetterRequest`."""
     def __init__(
         self,
         *,
         saga_id: _builtins.str = ...,
         reason: _builtins.str = ...,
+        claimed_actor: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "saga_id", b"saga_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["claimed_actor", b"claimed_actor", "reason", b"reason", "saga_id", b"saga_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -299,7 +362,7 @@ class TerminateSagaResponse(_message.Message):
     SAGA_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def saga(self) -> _saga_pb2.Saga:
-        """The saga."""
+        """The saga as it was written, with its dead letters."""
 
     def __init__(
         self,
@@ -346,7 +409,7 @@ Global___ListAuditEntriesRequest: _TypeAlias = ListAuditEntriesRequest  # noqa: 
 
 @_typing.final
 class AuditEntry(_message.Message):
-    """One thing that an operator did."""
+    """One thing that a person did to a saga. Set by the coordinator, in the transaction that did it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -356,6 +419,9 @@ class AuditEntry(_message.Message):
     ACTOR_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
+    DEAD_LETTER_ID_FIELD_NUMBER: _builtins.int
+    CLAIMED_ACTOR_FIELD_NUMBER: _builtins.int
+    DETAILS_JSON_FIELD_NUMBER: _builtins.int
     audit_entry_id: _builtins.str
     """Its id."""
     saga_id: _builtins.str
@@ -363,9 +429,15 @@ class AuditEntry(_message.Message):
     verb: _builtins.str
     """The method called, for example "RetryDeadLetter"."""
     actor: _builtins.str
-    """Who: the authenticated principal."""
+    """Who: the authenticated principal; "unauthenticated:" and the peer's address where access isn't controlled."""
     reason: _builtins.str
-    """Why, as the operator gave it."""
+    """Why, as they gave it."""
+    dead_letter_id: _builtins.str
+    """The dead letter that it was about. Empty: the saga as a whole."""
+    claimed_actor: _builtins.str
+    """Who they said they were; nobody has proven it. Empty: they didn't say."""
+    details_json: _builtins.str
+    """What else was asked for, as a JSON object; for people to read."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """When."""
@@ -379,10 +451,13 @@ class AuditEntry(_message.Message):
         actor: _builtins.str = ...,
         reason: _builtins.str = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
+        dead_letter_id: _builtins.str = ...,
+        claimed_actor: _builtins.str = ...,
+        details_json: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "audit_entry_id", b"audit_entry_id", "create_time", b"create_time", "reason", b"reason", "saga_id", b"saga_id", "verb", b"verb"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "audit_entry_id", b"audit_entry_id", "claimed_actor", b"claimed_actor", "create_time", b"create_time", "dead_letter_id", b"dead_letter_id", "details_json", b"details_json", "reason", b"reason", "saga_id", b"saga_id", "verb", b"verb"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -400,7 +475,7 @@ class ListAuditEntriesResponse(_message.Message):
     """Token of the next page. Empty: this is the last one."""
     @_builtins.property
     def audit_entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___AuditEntry]:
-        """The entries."""
+        """The entries, newest first."""
 
     def __init__(
         self,
@@ -462,7 +537,7 @@ class Node(_message.Message):
 
     @_builtins.property
     def heartbeat_time(self) -> _timestamp_pb2.Timestamp:
-        """Its last heartbeat."""
+        """Its last heartbeat. Unset: none yet."""
 
     def __init__(
         self,
@@ -492,7 +567,7 @@ class ListNodesResponse(_message.Message):
     """Token of the next page. Empty: this is the last one."""
     @_builtins.property
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Node]:
-        """The nodes."""
+        """The incarnations, newest first."""
 
     def __init__(
         self,

@@ -26,7 +26,12 @@ if _version_not_supported:
 
 
 class OperatorServiceStub(object):
-    """Dead letters, nodes and the audit. In this release every method answers UNIMPLEMENTED; dead letters stand in `GetSaga`.
+    """Dead letters, the audit and the coordinator's incarnations.
+
+    Every method that changes something acts on the saga as it stands when it is decided, leaves an audit entry in the same
+    transaction, and answers the saga as it was written; what follows from it is done by the node that drives the saga, so
+    `WaitSaga` or `GetSaga` tell how it went on. A refusal changes nothing. If the answer is lost, look at the saga before
+    sending the request again: a dead letter that is closed by then says so (`DEAD_LETTER_CLOSED`).
     """
 
     def __init__(self, channel):
@@ -73,53 +78,71 @@ class OperatorServiceStub(object):
 
 
 class OperatorServiceServicer(object):
-    """Dead letters, nodes and the audit. In this release every method answers UNIMPLEMENTED; dead letters stand in `GetSaga`.
+    """Dead letters, the audit and the coordinator's incarnations.
+
+    Every method that changes something acts on the saga as it stands when it is decided, leaves an audit entry in the same
+    transaction, and answers the saga as it was written; what follows from it is done by the node that drives the saga, so
+    `WaitSaga` or `GetSaga` tell how it went on. A refusal changes nothing. If the answer is lost, look at the saga before
+    sending the request again: a dead letter that is closed by then says so (`DEAD_LETTER_CLOSED`).
     """
 
     def ListDeadLetters(self, request, context):
-        """Lists dead letters, oldest first. Not yet: UNIMPLEMENTED.
+        """Lists dead letters, oldest first, and counts them by kind. Safe to repeat.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RetryDeadLetter(self, request, context):
-        """Gives what is parked a fresh budget and closes the dead letter. Not yet: UNIMPLEMENTED.
+        """Gives what is parked a fresh budget and closes the dead letter; parking again opens a new one. May be called while
+        the dead letter is open, whatever the saga's state: while it rolls back the lookup or the compensation is repeated,
+        never the action; of an action that is called at most once only the lookup. Refused: `NOTHING_TO_REPEAT` where there
+        is no such call, `RETRY_OUT_OF_ORDER` where other calls have to be settled first, `KEY_EXPIRED` where the participant
+        may have forgotten the key. A dead letter `UNREADABLE` or `DRIVER_FAILED` is closed, and the saga taken up again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ResolveDeadLetter(self, request, context):
-        """Settles what is parked by what a named person found. Not yet: UNIMPLEMENTED.
+        """Settles what is parked by what a named person found, and closes the dead letter. May be called while the dead letter
+        is open, whatever the saga's state; what each resolution means is said at `Resolution`. Where the participant can
+        settle it its lookup is asked first, which may take as long as the lookup's timeout and some seconds more; if it says
+        that the action happened and the person doesn't, the answer is `ACTION_HAPPENED` and the saga goes on from what the
+        participant said. Refused: `RESOLUTION_REFUSED` where the dead letter can't be resolved like that, `RESPONSE_REQUIRED`
+        where a later call reads the response.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RunSagaNow(self, request, context):
-        """Sets a saga's due time to now. Not yet: UNIMPLEMENTED.
+        """Sets a saga's due time to now, and the time of whatever it waits to repeat. May be called in every state but an end
+        after which nothing is left to do (`SAGA_NOT_RUNNING`).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def TerminateSaga(self, request, context):
-        """Stops a saga where it is; what is unsettled or owed gets dead letters. Not yet: UNIMPLEMENTED.
+        """Stops a saga where it is: calls in flight are cancelled, and from then on only what a person retries is called. What
+        is unsettled, owed or, past the point of no return, not yet announced gets a dead letter `TERMINATED`. May be called
+        in every state but `COMMITTED` and `COMPENSATED` (`SAGA_NOT_RUNNING`). Before the point of no return the saga ends
+        `COMPENSATION_FAILED`, or `COMPENSATED` if nothing is owed; after it it stays `RUNNING`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListAuditEntries(self, request, context):
-        """Lists what operators did, newest first. Not yet: UNIMPLEMENTED.
+        """Lists what people did to sagas, newest first. Safe to repeat.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListNodes(self, request, context):
-        """Lists the coordinator's incarnations, newest first. Not yet: UNIMPLEMENTED.
+        """Lists the coordinator's incarnations that ever held the ledger, newest first. Safe to repeat.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -172,7 +195,12 @@ def add_OperatorServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class OperatorService(object):
-    """Dead letters, nodes and the audit. In this release every method answers UNIMPLEMENTED; dead letters stand in `GetSaga`.
+    """Dead letters, the audit and the coordinator's incarnations.
+
+    Every method that changes something acts on the saga as it stands when it is decided, leaves an audit entry in the same
+    transaction, and answers the saga as it was written; what follows from it is done by the node that drives the saga, so
+    `WaitSaga` or `GetSaga` tell how it went on. A refusal changes nothing. If the answer is lost, look at the saga before
+    sending the request again: a dead letter that is closed by then says so (`DEAD_LETTER_CLOSED`).
     """
 
     @staticmethod

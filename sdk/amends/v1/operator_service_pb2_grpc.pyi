@@ -13,26 +13,55 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class OperatorServiceStub:
-    """Dead letters, nodes and the audit. In this release every method answers UNIMPLEMENTED; dead letters stand in `GetSaga`."""
+    """Dead letters, the audit and the coordinator's incarnations.
+
+    Every method that changes something acts on the saga as it stands when it is decided, leaves an audit entry in the same
+    transaction, and answers the saga as it was written; what follows from it is done by the node that drives the saga, so
+    `WaitSaga` or `GetSaga` tell how it went on. A refusal changes nothing. If the answer is lost, look at the saga before
+    sending the request again: a dead letter that is closed by then says so (`DEAD_LETTER_CLOSED`).
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListDeadLetters: _aio.UnaryUnaryMultiCallable[_operator_service_pb2.ListDeadLettersRequest, _operator_service_pb2.ListDeadLettersResponse]
-    """Lists dead letters, oldest first. Not yet: UNIMPLEMENTED."""
+    """Lists dead letters, oldest first, and counts them by kind. Safe to repeat."""
     RetryDeadLetter: _aio.UnaryUnaryMultiCallable[_operator_service_pb2.RetryDeadLetterRequest, _operator_service_pb2.RetryDeadLetterResponse]
-    """Gives what is parked a fresh budget and closes the dead letter. Not yet: UNIMPLEMENTED."""
+    """Gives what is parked a fresh budget and closes the dead letter; parking again opens a new one. May be called while
+    the dead letter is open, whatever the saga's state: while it rolls back the lookup or the compensation is repeated,
+    never the action; of an action that is called at most once only the lookup. Refused: `NOTHING_TO_REPEAT` where there
+    is no such call, `RETRY_OUT_OF_ORDER` where other calls have to be settled first, `KEY_EXPIRED` where the participant
+    may have forgotten the key. A dead letter `UNREADABLE` or `DRIVER_FAILED` is closed, and the saga taken up again.
+    """
     ResolveDeadLetter: _aio.UnaryUnaryMultiCallable[_operator_service_pb2.ResolveDeadLetterRequest, _operator_service_pb2.ResolveDeadLetterResponse]
-    """Settles what is parked by what a named person found. Not yet: UNIMPLEMENTED."""
+    """Settles what is parked by what a named person found, and closes the dead letter. May be called while the dead letter
+    is open, whatever the saga's state; what each resolution means is said at `Resolution`. Where the participant can
+    settle it its lookup is asked first, which may take as long as the lookup's timeout and some seconds more; if it says
+    that the action happened and the person doesn't, the answer is `ACTION_HAPPENED` and the saga goes on from what the
+    participant said. Refused: `RESOLUTION_REFUSED` where the dead letter can't be resolved like that, `RESPONSE_REQUIRED`
+    where a later call reads the response.
+    """
     RunSagaNow: _aio.UnaryUnaryMultiCallable[_operator_service_pb2.RunSagaNowRequest, _operator_service_pb2.RunSagaNowResponse]
-    """Sets a saga's due time to now. Not yet: UNIMPLEMENTED."""
+    """Sets a saga's due time to now, and the time of whatever it waits to repeat. May be called in every state but an end
+    after which nothing is left to do (`SAGA_NOT_RUNNING`).
+    """
     TerminateSaga: _aio.UnaryUnaryMultiCallable[_operator_service_pb2.TerminateSagaRequest, _operator_service_pb2.TerminateSagaResponse]
-    """Stops a saga where it is; what is unsettled or owed gets dead letters. Not yet: UNIMPLEMENTED."""
+    """Stops a saga where it is: calls in flight are cancelled, and from then on only what a person retries is called. What
+    is unsettled, owed or, past the point of no return, not yet announced gets a dead letter `TERMINATED`. May be called
+    in every state but `COMMITTED` and `COMPENSATED` (`SAGA_NOT_RUNNING`). Before the point of no return the saga ends
+    `COMPENSATION_FAILED`, or `COMPENSATED` if nothing is owed; after it it stays `RUNNING`.
+    """
     ListAuditEntries: _aio.UnaryUnaryMultiCallable[_operator_service_pb2.ListAuditEntriesRequest, _operator_service_pb2.ListAuditEntriesResponse]
-    """Lists what operators did, newest first. Not yet: UNIMPLEMENTED."""
+    """Lists what people did to sagas, newest first. Safe to repeat."""
     ListNodes: _aio.UnaryUnaryMultiCallable[_operator_service_pb2.ListNodesRequest, _operator_service_pb2.ListNodesResponse]
-    """Lists the coordinator's incarnations, newest first. Not yet: UNIMPLEMENTED."""
+    """Lists the coordinator's incarnations that ever held the ledger, newest first. Safe to repeat."""
 
 class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Dead letters, nodes and the audit. In this release every method answers UNIMPLEMENTED; dead letters stand in `GetSaga`."""
+    """Dead letters, the audit and the coordinator's incarnations.
+
+    Every method that changes something acts on the saga as it stands when it is decided, leaves an audit entry in the same
+    transaction, and answers the saga as it was written; what follows from it is done by the node that drives the saga, so
+    `WaitSaga` or `GetSaga` tell how it went on. A refusal changes nothing. If the answer is lost, look at the saga before
+    sending the request again: a dead letter that is closed by then says so (`DEAD_LETTER_CLOSED`).
+    """
 
     @_abc_1.abstractmethod
     def ListDeadLetters(
@@ -40,7 +69,7 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _operator_service_pb2.ListDeadLettersRequest,
         context: _aio.ServicerContext[_operator_service_pb2.ListDeadLettersRequest, _abc.Awaitable[_operator_service_pb2.ListDeadLettersResponse]],
     ) -> _abc.Awaitable[_operator_service_pb2.ListDeadLettersResponse]:
-        """Lists dead letters, oldest first. Not yet: UNIMPLEMENTED."""
+        """Lists dead letters, oldest first, and counts them by kind. Safe to repeat."""
 
     @_abc_1.abstractmethod
     def RetryDeadLetter(
@@ -48,7 +77,12 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _operator_service_pb2.RetryDeadLetterRequest,
         context: _aio.ServicerContext[_operator_service_pb2.RetryDeadLetterRequest, _abc.Awaitable[_operator_service_pb2.RetryDeadLetterResponse]],
     ) -> _abc.Awaitable[_operator_service_pb2.RetryDeadLetterResponse]:
-        """Gives what is parked a fresh budget and closes the dead letter. Not yet: UNIMPLEMENTED."""
+        """Gives what is parked a fresh budget and closes the dead letter; parking again opens a new one. May be called while
+        the dead letter is open, whatever the saga's state: while it rolls back the lookup or the compensation is repeated,
+        never the action; of an action that is called at most once only the lookup. Refused: `NOTHING_TO_REPEAT` where there
+        is no such call, `RETRY_OUT_OF_ORDER` where other calls have to be settled first, `KEY_EXPIRED` where the participant
+        may have forgotten the key. A dead letter `UNREADABLE` or `DRIVER_FAILED` is closed, and the saga taken up again.
+        """
 
     @_abc_1.abstractmethod
     def ResolveDeadLetter(
@@ -56,7 +90,13 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _operator_service_pb2.ResolveDeadLetterRequest,
         context: _aio.ServicerContext[_operator_service_pb2.ResolveDeadLetterRequest, _abc.Awaitable[_operator_service_pb2.ResolveDeadLetterResponse]],
     ) -> _abc.Awaitable[_operator_service_pb2.ResolveDeadLetterResponse]:
-        """Settles what is parked by what a named person found. Not yet: UNIMPLEMENTED."""
+        """Settles what is parked by what a named person found, and closes the dead letter. May be called while the dead letter
+        is open, whatever the saga's state; what each resolution means is said at `Resolution`. Where the participant can
+        settle it its lookup is asked first, which may take as long as the lookup's timeout and some seconds more; if it says
+        that the action happened and the person doesn't, the answer is `ACTION_HAPPENED` and the saga goes on from what the
+        participant said. Refused: `RESOLUTION_REFUSED` where the dead letter can't be resolved like that, `RESPONSE_REQUIRED`
+        where a later call reads the response.
+        """
 
     @_abc_1.abstractmethod
     def RunSagaNow(
@@ -64,7 +104,9 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _operator_service_pb2.RunSagaNowRequest,
         context: _aio.ServicerContext[_operator_service_pb2.RunSagaNowRequest, _abc.Awaitable[_operator_service_pb2.RunSagaNowResponse]],
     ) -> _abc.Awaitable[_operator_service_pb2.RunSagaNowResponse]:
-        """Sets a saga's due time to now. Not yet: UNIMPLEMENTED."""
+        """Sets a saga's due time to now, and the time of whatever it waits to repeat. May be called in every state but an end
+        after which nothing is left to do (`SAGA_NOT_RUNNING`).
+        """
 
     @_abc_1.abstractmethod
     def TerminateSaga(
@@ -72,7 +114,11 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _operator_service_pb2.TerminateSagaRequest,
         context: _aio.ServicerContext[_operator_service_pb2.TerminateSagaRequest, _abc.Awaitable[_operator_service_pb2.TerminateSagaResponse]],
     ) -> _abc.Awaitable[_operator_service_pb2.TerminateSagaResponse]:
-        """Stops a saga where it is; what is unsettled or owed gets dead letters. Not yet: UNIMPLEMENTED."""
+        """Stops a saga where it is: calls in flight are cancelled, and from then on only what a person retries is called. What
+        is unsettled, owed or, past the point of no return, not yet announced gets a dead letter `TERMINATED`. May be called
+        in every state but `COMMITTED` and `COMPENSATED` (`SAGA_NOT_RUNNING`). Before the point of no return the saga ends
+        `COMPENSATION_FAILED`, or `COMPENSATED` if nothing is owed; after it it stays `RUNNING`.
+        """
 
     @_abc_1.abstractmethod
     def ListAuditEntries(
@@ -80,7 +126,7 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _operator_service_pb2.ListAuditEntriesRequest,
         context: _aio.ServicerContext[_operator_service_pb2.ListAuditEntriesRequest, _abc.Awaitable[_operator_service_pb2.ListAuditEntriesResponse]],
     ) -> _abc.Awaitable[_operator_service_pb2.ListAuditEntriesResponse]:
-        """Lists what operators did, newest first. Not yet: UNIMPLEMENTED."""
+        """Lists what people did to sagas, newest first. Safe to repeat."""
 
     @_abc_1.abstractmethod
     def ListNodes(
@@ -88,6 +134,6 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _operator_service_pb2.ListNodesRequest,
         context: _aio.ServicerContext[_operator_service_pb2.ListNodesRequest, _abc.Awaitable[_operator_service_pb2.ListNodesResponse]],
     ) -> _abc.Awaitable[_operator_service_pb2.ListNodesResponse]:
-        """Lists the coordinator's incarnations, newest first. Not yet: UNIMPLEMENTED."""
+        """Lists the coordinator's incarnations that ever held the ledger, newest first. Safe to repeat."""
 
 def add_OperatorServiceServicer_to_server(servicer: OperatorServiceServicer, server: _aio.Server) -> None: ...

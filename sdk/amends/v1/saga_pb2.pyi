@@ -49,6 +49,46 @@ DIRECTION_LOOKUP: Direction.ValueType  # 3
 """The call that asks what became of the action."""
 Global___Direction: _TypeAlias = Direction  # noqa: Y015
 
+class _Resolution:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ResolutionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Resolution.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    RESOLUTION_UNSPECIFIED: _Resolution.ValueType  # 0
+    """Never sent."""
+    RESOLUTION_HAPPENED: _Resolution.ValueType  # 1
+    """It happened. An action counts as succeeded: a running saga goes forward, one that rolls back compensates it. A
+    compensation counts as done.
+    """
+    RESOLUTION_DID_NOT_HAPPEN: _Resolution.ValueType  # 2
+    """It did not happen. A pivot or a compensatable step counts as rejected, and the saga rolls back; a retriable step is
+    waived, and the saga goes forward without it. Refused for a compensation: retry it, or undo the step by hand.
+    """
+    RESOLUTION_UNDONE_BY_HAND: _Resolution.ValueType  # 3
+    """It happened and was undone by hand, or there was nothing to undo: nothing is owed for it any more. Only for a
+    compensatable step and its compensation; a running saga rolls back.
+    """
+
+class Resolution(_Resolution, metaclass=_ResolutionEnumTypeWrapper):
+    """What a person found about a parked call."""
+
+RESOLUTION_UNSPECIFIED: Resolution.ValueType  # 0
+"""Never sent."""
+RESOLUTION_HAPPENED: Resolution.ValueType  # 1
+"""It happened. An action counts as succeeded: a running saga goes forward, one that rolls back compensates it. A
+compensation counts as done.
+"""
+RESOLUTION_DID_NOT_HAPPEN: Resolution.ValueType  # 2
+"""It did not happen. A pivot or a compensatable step counts as rejected, and the saga rolls back; a retriable step is
+waived, and the saga goes forward without it. Refused for a compensation: retry it, or undo the step by hand.
+"""
+RESOLUTION_UNDONE_BY_HAND: Resolution.ValueType  # 3
+"""It happened and was undone by hand, or there was nothing to undo: nothing is owed for it any more. Only for a
+compensatable step and its compensation; a running saga rolls back.
+"""
+Global___Resolution: _TypeAlias = Resolution  # noqa: Y015
+
 class _Outcome:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -215,7 +255,9 @@ class Saga(_message.Message):
 
     @_builtins.property
     def due_time(self) -> _timestamp_pb2.Timestamp:
-        """When the coordinator next looks at it by itself. Unset once it ended."""
+        """When the coordinator next looks at it by itself. Unset while it waits for a person alone, and once nothing is left to
+        do.
+        """
 
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
@@ -404,6 +446,8 @@ class Intent(_message.Message):
     NEXT_ATTEMPT_TIME_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     UPDATE_TIME_FIELD_NUMBER: _builtins.int
+    RESOLUTION_FIELD_NUMBER: _builtins.int
+    RESOLVED_BY_FIELD_NUMBER: _builtins.int
     step: _builtins.str
     """Name of the step."""
     direction: Global___Direction.ValueType
@@ -420,6 +464,10 @@ class Intent(_message.Message):
     """How many attempts were announced."""
     last_error: _builtins.str
     """What the last attempt that didn't succeed said; at most 2 KiB, control characters escaped."""
+    resolution: Global___Resolution.ValueType
+    """What a person found, where the state is `STATE_RESOLVED`."""
+    resolved_by: _builtins.str
+    """Who found it. Empty: nobody had to look."""
     @_builtins.property
     def request(self) -> _any_pb2.Any:
         """The request, the same bytes on every attempt."""
@@ -466,10 +514,12 @@ class Intent(_message.Message):
         next_attempt_time: _timestamp_pb2.Timestamp | None = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
         update_time: _timestamp_pb2.Timestamp | None = ...,
+        resolution: Global___Resolution.ValueType = ...,
+        resolved_by: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "next_attempt_time", b"next_attempt_time", "request", b"request", "response", b"response", "update_time", b"update_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_count", b"attempt_count", "attempts", b"attempts", "attempts_left_out", b"attempts_left_out", "create_time", b"create_time", "direction", b"direction", "idempotency_key", b"idempotency_key", "idempotency_key_uuid", b"idempotency_key_uuid", "last_error", b"last_error", "method", b"method", "next_attempt_time", b"next_attempt_time", "request", b"request", "response", b"response", "state", b"state", "step", b"step", "update_time", b"update_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_count", b"attempt_count", "attempts", b"attempts", "attempts_left_out", b"attempts_left_out", "create_time", b"create_time", "direction", b"direction", "idempotency_key", b"idempotency_key", "idempotency_key_uuid", b"idempotency_key_uuid", "last_error", b"last_error", "method", b"method", "next_attempt_time", b"next_attempt_time", "request", b"request", "resolution", b"resolution", "resolved_by", b"resolved_by", "response", b"response", "state", b"state", "step", b"step", "update_time", b"update_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -590,6 +640,9 @@ class DeadLetter(_message.Message):
     LAST_ERROR_FIELD_NUMBER: _builtins.int
     OPEN_TIME_FIELD_NUMBER: _builtins.int
     CLOSE_TIME_FIELD_NUMBER: _builtins.int
+    DEFINITION_NAME_FIELD_NUMBER: _builtins.int
+    METHOD_FIELD_NUMBER: _builtins.int
+    LAST_STATUS_CODE_FIELD_NUMBER: _builtins.int
     dead_letter_id: _builtins.str
     """Its id."""
     saga_id: _builtins.str
@@ -602,6 +655,12 @@ class DeadLetter(_message.Message):
     """Why."""
     last_error: _builtins.str
     """What the last attempt said."""
+    definition_name: _builtins.str
+    """Name of the saga's definition."""
+    method: _builtins.str
+    """The method of the call that is parked, "package.Service/Method". Empty: the whole saga."""
+    last_status_code: _builtins.str
+    """The gRPC status code by name that the call ended with last. Empty: no answer came, or it is the whole saga."""
     @_builtins.property
     def open_time(self) -> _timestamp_pb2.Timestamp:
         """When it was opened."""
@@ -621,10 +680,13 @@ class DeadLetter(_message.Message):
         last_error: _builtins.str = ...,
         open_time: _timestamp_pb2.Timestamp | None = ...,
         close_time: _timestamp_pb2.Timestamp | None = ...,
+        definition_name: _builtins.str = ...,
+        method: _builtins.str = ...,
+        last_status_code: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["close_time", b"close_time", "open_time", b"open_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["close_time", b"close_time", "dead_letter_id", b"dead_letter_id", "direction", b"direction", "last_error", b"last_error", "open_time", b"open_time", "reason", b"reason", "saga_id", b"saga_id", "step", b"step"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["close_time", b"close_time", "dead_letter_id", b"dead_letter_id", "definition_name", b"definition_name", "direction", b"direction", "last_error", b"last_error", "last_status_code", b"last_status_code", "method", b"method", "open_time", b"open_time", "reason", b"reason", "saga_id", b"saga_id", "step", b"step"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -486,19 +486,23 @@ class AbortSagaRequest(_message.Message):
 
     SAGA_ID_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    CLAIMED_ACTOR_FIELD_NUMBER: _builtins.int
     saga_id: _builtins.str
     """The saga's id. Required."""
     reason: _builtins.str
-    """Why; at most 512 bytes. Kept in the saga's failure."""
+    """Why; at most 512 bytes. Kept in the saga's failure and in the audit."""
+    claimed_actor: _builtins.str
+    """Who asks, at most 128 bytes; kept in the audit as a claim. Empty: the metadata `amends-actor`, if there is any."""
     def __init__(
         self,
         *,
         saga_id: _builtins.str = ...,
         reason: _builtins.str = ...,
+        claimed_actor: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "saga_id", b"saga_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["claimed_actor", b"claimed_actor", "reason", b"reason", "saga_id", b"saga_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -513,7 +517,7 @@ class AbortSagaResponse(_message.Message):
     SAGA_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def saga(self) -> _saga_pb2.Saga:
-        """The saga as its row stands after the abort."""
+        """The saga as its row stands after the abort, with its dead letters."""
 
     def __init__(
         self,

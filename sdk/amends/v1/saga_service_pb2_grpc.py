@@ -176,7 +176,10 @@ class SagaServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def AbortSaga(self, request, context):
-        """Asks a saga to roll back. Not yet: UNIMPLEMENTED.
+        """Asks a saga to roll back. Accepted while it is `RUNNING` before its point of no return: it then ends `COMPENSATED` or
+        `COMPENSATION_FAILED`. A saga that rolls back or has done so already answers OK, too. Past the point of no return and
+        after `COMMITTED` it is refused (`PAST_POINT_OF_NO_RETURN`), and nothing changes. Safe to repeat: the answer is the
+        same.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -38,7 +38,11 @@ class SagaServiceStub:
     WatchSaga: _aio.UnaryStreamMultiCallable[_saga_service_pb2.WatchSagaRequest, _saga_service_pb2.WatchSagaResponse]
     """Streams a saga each time it changes. Not yet: UNIMPLEMENTED."""
     AbortSaga: _aio.UnaryUnaryMultiCallable[_saga_service_pb2.AbortSagaRequest, _saga_service_pb2.AbortSagaResponse]
-    """Asks a saga to roll back. Not yet: UNIMPLEMENTED."""
+    """Asks a saga to roll back. Accepted while it is `RUNNING` before its point of no return: it then ends `COMPENSATED` or
+    `COMPENSATION_FAILED`. A saga that rolls back or has done so already answers OK, too. Past the point of no return and
+    after `COMMITTED` it is refused (`PAST_POINT_OF_NO_RETURN`), and nothing changes. Safe to repeat: the answer is the
+    same.
+    """
     OpenSaga: _aio.UnaryUnaryMultiCallable[_saga_service_pb2.OpenSagaRequest, _saga_service_pb2.OpenSagaResponse]
     """Opens a saga that its client drives step by step. Not yet: UNIMPLEMENTED."""
     ExecuteStep: _aio.UnaryUnaryMultiCallable[_saga_service_pb2.ExecuteStepRequest, _saga_service_pb2.ExecuteStepResponse]
@@ -130,7 +134,11 @@ class SagaServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _saga_service_pb2.AbortSagaRequest,
         context: _aio.ServicerContext[_saga_service_pb2.AbortSagaRequest, _abc.Awaitable[_saga_service_pb2.AbortSagaResponse]],
     ) -> _abc.Awaitable[_saga_service_pb2.AbortSagaResponse]:
-        """Asks a saga to roll back. Not yet: UNIMPLEMENTED."""
+        """Asks a saga to roll back. Accepted while it is `RUNNING` before its point of no return: it then ends `COMPENSATED` or
+        `COMPENSATION_FAILED`. A saga that rolls back or has done so already answers OK, too. Past the point of no return and
+        after `COMMITTED` it is refused (`PAST_POINT_OF_NO_RETURN`), and nothing changes. Safe to repeat: the answer is the
+        same.
+        """
 
     @_abc_1.abstractmethod
     def OpenSaga(

@@ -15,14 +15,19 @@ from amends.v1 import (
     saga_service_pb2,
     saga_service_pb2_grpc,
 )
-from amends_coordinator.core.ids import NodeId
+from amends_coordinator.core.ids import NodeId, SagaId
 from amends_coordinator.definitions.catalog import Catalog
+from amends_coordinator.engine.driver import Surroundings
+from amends_coordinator.engine.lease import Lease
 from amends_coordinator.engine.registry import Registry
+from amends_coordinator.engine.settings import EngineSettings
+from amends_coordinator.engine.verbs import Verbs
 from amends_coordinator.grpc_api.server import Api, ApiSettings
 from amends_coordinator.ledger.memory import MemoryLedger
-from amends_coordinator.system import SystemIds
+from amends_coordinator.system import SystemClock, SystemIds
 from scenario.v1 import scenario_pb2
 from tests.integration.api.driving import TinyDriving
+from tests.unit.engine.rig import Participants, Telemetry
 from tests.unit.grpc_api.samples import SERVICE, ManualClock, errand, scenario_files
 
 if TYPE_CHECKING:
@@ -30,7 +35,6 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
-    from amends_coordinator.core.ids import SagaId
     from amends_coordinator.ports.ledger import StoredSaga
 
 PAYLOAD_LIMIT_BYTES = 32_768
@@ -58,6 +62,7 @@ class Served:
     ledger: FaultyLedger
     clock: ManualClock
     driving: TinyDriving
+    nudged: list[SagaId]
     channel: grpc.aio.Channel
     sagas: saga_service_pb2_grpc.SagaServiceStub
     registry: registry_service_pb2_grpc.RegistryServiceStub
@@ -94,9 +99,28 @@ async def served() -> AsyncIterator[Served]:
     ledger, clock, catalog, node = FaultyLedger(), ManualClock(), Catalog(ledger_name="staging"), NodeId("n-1")
     await ledger.open(node, plans=catalog.plan)
     registry = Registry(ledger=ledger, clock=clock, lease_us=LEASE_US)
+    around = Surroundings(
+        ledger=ledger,
+        participants=Participants(),
+        clock=clock,
+        telemetry=Telemetry(),
+        settings=EngineSettings(),
+        lease=Lease(SystemClock(), ttl_s=60),
+        node=node,
+    )
+    nudged: list[SagaId] = []
+    verbs = Verbs(around, SystemIds(), nudge=nudged.append)
     driving = TinyDriving(ledger=ledger, catalog=catalog, clock=clock, ids=SystemIds(), node=node)
     settings = ApiSettings(host="127.0.0.1", port=0, ledger_name="staging", payload_limit_bytes=PAYLOAD_LIMIT_BYTES)
-    api = Api(settings, driving=driving, ledger=ledger, registry=registry, catalog=catalog, clock=clock)
+    api = Api(
+        settings,
+        driving=driving,
+        operating=verbs,
+        ledger=ledger,
+        registry=registry,
+        catalog=catalog,
+        clock=clock,
+    )
     port = api.bind()
     await api.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
@@ -106,6 +130,7 @@ async def served() -> AsyncIterator[Served]:
             ledger=ledger,
             clock=clock,
             driving=driving,
+            nudged=nudged,
             channel=channel,
             sagas=saga_service_pb2_grpc.SagaServiceStub(channel),
             registry=registry_service_pb2_grpc.RegistryServiceStub(channel),

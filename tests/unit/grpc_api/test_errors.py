@@ -11,11 +11,13 @@ import pytest
 from google.rpc import error_details_pb2  # type: ignore[import-untyped]  # ships no types
 
 from amends.v1.error_reason_pb2 import ErrorReason
+from amends_coordinator.core.verbs import Refusal, VerbRefusedError
 from amends_coordinator.definitions.errors import DescriptorError, Fault, InvalidDefinitionError, PayloadError
 from amends_coordinator.engine.registry import DescriptorConflictError, UnknownParticipantError
 from amends_coordinator.grpc_api.errors import (
-    FAULT,
-    TABLE,
+    REFUSALS,
+    RULES,
+    DeadLetterNotFoundError,
     DefinitionNotFoundError,
     NotYetError,
     SagaIdInUseError,
@@ -23,7 +25,7 @@ from amends_coordinator.grpc_api.errors import (
     status_of,
 )
 from amends_coordinator.grpc_api.validation import InvalidRequestError
-from amends_coordinator.ports.driving import StoppingError
+from amends_coordinator.ports.driving import SagaBusyError, StoppingError
 from amends_coordinator.ports.ledger import (
     LedgerUnavailableError,
     NodeFencedError,
@@ -48,6 +50,23 @@ CASES = [
     (NodeFencedError("fenced secret"), "UNAVAILABLE", "STOPPING", "RetryInfo"),
     (StoppingError("stopping"), "UNAVAILABLE", "STOPPING", "RetryInfo"),
     (UnknownPlanError("row secret"), "DATA_LOSS", "SAGA_UNREADABLE", ""),
+    (SagaBusyError("busy"), "ABORTED", "SAGA_BUSY", "RetryInfo"),
+    (DeadLetterNotFoundError("s-1/a/action/1"), "NOT_FOUND", "DEAD_LETTER_NOT_FOUND", "ResourceInfo"),
+    *(
+        (VerbRefusedError(refusal, "do this"), code, reason, detail)
+        for refusal, code, reason, detail in [
+            (Refusal.LETTER_NOT_FOUND, "NOT_FOUND", "DEAD_LETTER_NOT_FOUND", "ResourceInfo"),
+            (Refusal.LETTER_CLOSED, "FAILED_PRECONDITION", "DEAD_LETTER_CLOSED", "PreconditionFailure"),
+            (Refusal.NOTHING_TO_REPEAT, "FAILED_PRECONDITION", "NOTHING_TO_REPEAT", "PreconditionFailure"),
+            (Refusal.OUT_OF_ORDER, "FAILED_PRECONDITION", "RETRY_OUT_OF_ORDER", "PreconditionFailure"),
+            (Refusal.KEY_EXPIRED, "FAILED_PRECONDITION", "KEY_EXPIRED", "PreconditionFailure"),
+            (Refusal.RESOLUTION_REFUSED, "FAILED_PRECONDITION", "RESOLUTION_REFUSED", "PreconditionFailure"),
+            (Refusal.RESPONSE_REQUIRED, "INVALID_ARGUMENT", "RESPONSE_REQUIRED", "BadRequest"),
+            (Refusal.PAST_POINT_OF_NO_RETURN, "FAILED_PRECONDITION", "PAST_POINT_OF_NO_RETURN", "PreconditionFailure"),
+            (Refusal.SAGA_ENDED, "FAILED_PRECONDITION", "SAGA_NOT_RUNNING", "PreconditionFailure"),
+            (Refusal.ACTION_HAPPENED, "FAILED_PRECONDITION", "ACTION_HAPPENED", "PreconditionFailure"),
+        ]
+    ),
     (NotYetError("a.B/C"), "UNIMPLEMENTED", "NOT_YET", ""),
     (ValueError("secret"), "INTERNAL", "COORDINATOR_FAULT", ""),
     (WriteRefusedError("secret"), "INTERNAL", "COORDINATOR_FAULT", ""),
@@ -70,8 +89,13 @@ def test_status_reason_and_detail(error: Exception, code: str, reason: str, deta
 
 def test_every_reason_is_given() -> None:
     """No documented reason is left without an error that gives it."""
-    given = {rule.reason for rule in (*TABLE.values(), FAULT)}
+    given = {rule.reason for rule in RULES}
     assert given == set(ErrorReason.values()) - {ErrorReason.ERROR_REASON_UNSPECIFIED}
+
+
+def test_every_refusal_is_told() -> None:
+    """No verb is refused without a documented reason of its own."""
+    assert set(REFUSALS) == set(Refusal)
 
 
 def test_every_fault_has_its_path() -> None:
