@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, NewType
+from typing import TYPE_CHECKING, NewType, TypeVar
 
 from amends.participant.refusals import NotInStep
 
@@ -23,6 +23,8 @@ StepName = NewType("StepName", str)
 
 IdempotencyKey = NewType("IdempotencyKey", str)
 """`{saga_id}/{step}/{direction}`: the same for every attempt of one step and direction (S2)."""
+
+Word = TypeVar("Word", bound=StrEnum)
 
 KEY = "idempotency-key"
 SAGA_ID = "amends-saga-id"
@@ -51,6 +53,11 @@ class ActionTarget(StrEnum):
 
     SAME = "same"
     OTHER = "other"
+
+
+_KINDS: Mapping[str, StepKind] = {kind.value: kind for kind in StepKind}
+_DIRECTIONS: Mapping[str, Direction] = {direction.value: direction for direction in Direction}
+_TARGETS: Mapping[str, ActionTarget] = {target.value: target for target in ActionTarget}
 
 
 class CallState:
@@ -121,19 +128,13 @@ class StepContext:
         Raises:
             NotInStep: the call is not a step of a saga, or its metadata is incomplete or malformed.
         """
-        values = {key: value for key, value in metadata if isinstance(value, str)}
-        if not is_step(values.items()):
+        step = step_of(metadata, time_remaining=time_remaining)
+        if step is None:
             raise NotInStep(
                 f"this call is not a step of a saga: it carries no {KEY} with {SAGA_ID}; "
                 "only calls made by a coordinator do"
             )
-        try:
-            return _read(values, time_remaining)
-        except (KeyError, ValueError) as problem:
-            raise NotInStep(
-                f"this call's metadata is incomplete or malformed ({_told(problem)}): "
-                "the coordinator and this participant speak different versions"
-            ) from problem
+        return step
 
     def time_remaining(self) -> float | None:
         """Seconds until the call's deadline, at least 0; None if it has none. Hand it on to what you call."""
@@ -159,10 +160,24 @@ class StepContext:
         self.state.abort_reason = cut_utf8(reason, ABORT_REASON_LIMIT_BYTES)
 
 
-def is_step(metadata: Iterable[tuple[str, str | bytes]]) -> bool:
-    """Whether metadata belongs to a call of a coordinator."""
-    keys = {key for key, _ in metadata}
-    return KEY in keys and SAGA_ID in keys
+def step_of(
+    metadata: Iterable[tuple[str, str | bytes]], *, time_remaining: Callable[[], float | None]
+) -> StepContext | None:
+    """The step that a call's metadata tells of; None if the call isn't a coordinator's.
+
+    Raises:
+        NotInStep: the metadata is incomplete or malformed.
+    """
+    values = {key: value for key, value in metadata if isinstance(value, str)}
+    if KEY not in values or SAGA_ID not in values:
+        return None
+    try:
+        return _read(values, time_remaining)
+    except (KeyError, ValueError) as problem:
+        raise NotInStep(
+            f"this call's metadata is incomplete or malformed ({_told(problem)}): "
+            "the coordinator and this participant speak different versions"
+        ) from problem
 
 
 def cut_utf8(text: str, limit_bytes: int) -> bytes:
@@ -193,12 +208,22 @@ def current_step() -> StepContext:
 @contextmanager
 def step_context(step: StepContext) -> Generator[StepContext]:
     """Make a step the current one for the block, and mark it as answered at the end."""
-    token = _current.set(step)
+    token = enter(step)
     try:
         yield step
     finally:
-        _current.reset(token)
-        step.state.answered = True
+        leave(step, token)
+
+
+def enter(step: StepContext) -> Token[StepContext]:
+    """Make a step the current one until `leave`."""
+    return _current.set(step)
+
+
+def leave(step: StepContext, token: Token[StepContext]) -> None:
+    """Undo `enter`, whose answer is `token`, and mark the step as answered."""
+    _current.reset(token)
+    step.state.answered = True
 
 
 def _read(values: Mapping[str, str], time_remaining: Callable[[], float | None]) -> StepContext:
@@ -213,17 +238,25 @@ def _read(values: Mapping[str, str], time_remaining: Callable[[], float | None])
         key=IdempotencyKey(values[KEY]),
         key_uuid=values["amends-key-uuid"],
         ledger=values["amends-ledger"],
-        kind=StepKind(values["amends-kind"].lower()),
-        direction=Direction(values["amends-direction"].lower()),
+        kind=_word(_KINDS, values["amends-kind"]),
+        direction=_word(_DIRECTIONS, values["amends-direction"]),
         attempt=attempt,
         action_key=IdempotencyKey(action_key) if action_key else None,
         action_key_uuid=values.get("amends-action-key-uuid") or None,
-        action_target=ActionTarget(target.lower()) if target else None,
+        action_target=_word(_TARGETS, target) if target else None,
         step_time=datetime.fromisoformat(step_time) if step_time else None,
         traceparent=values.get("traceparent") or None,
         tracestate=values.get("tracestate") or None,
         remaining=time_remaining,
     )
+
+
+def _word(words: Mapping[str, Word], text: str) -> Word:
+    """The word that a text says, looked up: every call says three, and calling an `Enum` takes its time."""
+    word = words.get(text.lower())
+    if word is None:
+        raise ValueError(f"{text!r} is none of {', '.join(words)}")
+    return word
 
 
 def _told(problem: Exception) -> str:

@@ -6,11 +6,6 @@ gRPC's own `stop()` does not wait for a handler that still cleans up after its c
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
 
 
 class CallsInFlight:
@@ -26,17 +21,16 @@ class CallsInFlight:
         """How many there are now."""
         return self._count
 
-    @contextmanager
-    def one(self) -> Generator[None]:
-        """Counts one call for the time of the block."""
+    def begin(self) -> None:
+        """Counts one call more, until `end`."""
         self._count += 1
         self._idle.clear()
-        try:
-            yield
-        finally:
-            self._count -= 1
-            if self._count == 0:
-                self._idle.set()
+
+    def end(self) -> None:
+        """Counts one call less: to be said for every `begin`, however the call ends."""
+        self._count -= 1
+        if self._count == 0:
+            self._idle.set()
 
     async def wait_idle(self, timeout_s: float) -> bool:
         """Waits until there is none, at most `timeout_s`; whether that was reached."""

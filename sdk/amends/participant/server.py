@@ -29,8 +29,8 @@ from amends.participant.announcer import Announcement, Announcer
 from amends.participant.errors import CannotListenError, InvalidParticipantError, NotStartedError
 from amends.participant.health import Health
 from amends.participant.in_flight import CallsInFlight
-from amends.participant.interceptor import StepCalls
 from amends.participant.services import ServedService, descriptors_of, read_servicer
+from amends.participant.step_calls import StepCalls
 
 log = logging.getLogger("amends.participant")
 
@@ -195,10 +195,10 @@ class ParticipantServer:
 
     async def _start(self) -> _Running:
         in_flight, health = CallsInFlight(), Health(self._services)
-        responses = {path: cls for service in self._services.values() for path, cls in service.responses().items()}
-        calls = StepCalls(self._name, responses=responses, capacity=self._capacity, in_flight=in_flight)
-        server = grpc.aio.server(interceptors=(calls,), options=SERVER_OPTIONS)
-        server.add_generic_rpc_handlers(tuple(service.handlers for service in self._services.values()))
+        services = self._services.values()
+        calls = StepCalls(self._name, services=services, capacity=self._capacity, in_flight=in_flight)
+        server = grpc.aio.server(options=SERVER_OPTIONS)
+        server.add_generic_rpc_handlers((calls,))
         health.serve_at(server)
         port = self._listen(server)
         await server.start()

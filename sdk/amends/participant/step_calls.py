@@ -1,0 +1,203 @@
+"""Stands between gRPC and the handlers: gives them their step, and turns how they end into what the coordinator reads.
+
+A handler may end in these ways, and only the first four prove anything (semantics: what an answer proves):
+
+* it returns its response: OK, with `amends-abort-bin` if it asked for the saga to be aborted;
+* it raises `Rejected`: one of the refusal codes, with `ErrorInfo`;
+* it raises `TryLater`: `UNAVAILABLE` with `amends-executed: no`;
+* it aborts through gRPC's own context: passed on as it is;
+* it raises anything else: logged here with its traceback, sent as `UNKNOWN` without its text;
+* it returns nothing, or a message of another type: logged, sent as `INTERNAL`;
+* it is cancelled, because the caller is gone or its deadline is over: nobody hears an answer.
+
+Calls that no coordinator made have no step; they get the same answers without it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from contextvars import Token
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import grpc
+from google.protobuf.message import Message
+from opentelemetry import context as telemetry_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from amends.participant import wire
+from amends.participant.context import StepContext, enter, leave, step_of
+from amends.participant.in_flight import CallsInFlight
+from amends.participant.refusals import NotInStep, Rejected, TryLater
+from amends.participant.services import ServedService
+
+log = logging.getLogger("amends.participant")
+
+Pairs: TypeAlias = Iterable[tuple[str, str | bytes]]
+
+# The stubs make requests and responses type variables of each call; here they are whatever the handler takes. At run
+# time these classes take no parameters, so the names exist for checkers only.
+if TYPE_CHECKING:
+    Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
+    Behaviour: TypeAlias = Callable[[Any, Context], Awaitable[object]]
+    Handler: TypeAlias = grpc.RpcMethodHandler[Any, Any]
+
+_propagator = TraceContextTextMapPropagator()
+
+
+@dataclass(frozen=True, slots=True)
+class _Method:
+    """A unary method as it is served: its name, gRPC's handler, the servicer's own coroutine, its response class."""
+
+    name: str
+    handler: Handler
+    behaviour: Behaviour
+    response: type[Message]
+
+
+class StepCalls(grpc.GenericRpcHandler):
+    """The services of one participant as gRPC is to serve them: unary methods as steps, streams as they are.
+
+    It takes the place of the services' own handlers, and is no interceptor, because gRPC hands it the metadata of each
+    call, which reading it again through the handler's context costs as much as all the rest of this.
+
+    Args:
+        participant: its name, the domain of its refusals.
+        services: the services.
+        capacity: how many steps it takes at once; 0 for any number.
+        in_flight: counts the calls.
+    """
+
+    def __init__(
+        self, participant: str, *, services: Iterable[ServedService], capacity: int, in_flight: CallsInFlight
+    ) -> None:
+        self._participant, self._capacity = participant, capacity
+        self._in_flight = in_flight
+        self._services = tuple(services)
+        self._responses = {path: cls for service in self._services for path, cls in service.responses().items()}
+        self._methods: dict[str, _Method] = {}
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler | None:
+        """The handler of one call."""
+        path = handler_call_details.method
+        method = self._methods.get(path)
+        if method is None:
+            handler = self._served(handler_call_details)
+            if handler is None or handler.unary_unary is None:
+                return handler
+            method = self._methods[path] = self._method(path, handler)
+        return self._answering(method, _pairs(handler_call_details.invocation_metadata))
+
+    def _served(self, details: grpc.HandlerCallDetails) -> Handler | None:
+        found = (service.handlers.service(details) for service in self._services)
+        return next((handler for handler in found if handler is not None), None)
+
+    def _method(self, path: str, handler: Handler) -> _Method:
+        # The stubs describe synchronous handlers; `services.read_servicer` made sure that this one is a coroutine.
+        behaviour = cast("Behaviour", handler.unary_unary)
+        return _Method(path.removeprefix("/"), handler, behaviour, self._responses[path])
+
+    def _answering(self, method: _Method, metadata: Pairs) -> Handler:
+        async def answer(request: Message, context: Context) -> object:
+            self._in_flight.begin()
+            try:
+                outcome = await self._carry_out(method, metadata, request, context)
+                if isinstance(outcome, wire.Refusal):
+                    trailers = (*_trailers(context), *outcome.trailers)
+                    await context.abort(outcome.code, outcome.text, trailers)
+                return outcome
+            finally:
+                self._in_flight.end()
+
+        served = method.handler
+        return grpc.unary_unary_rpc_method_handler(
+            answer, request_deserializer=served.request_deserializer, response_serializer=served.response_serializer
+        )
+
+    async def _carry_out(self, method: _Method, metadata: Pairs, request: Message, context: Context) -> object:
+        step: StepContext | None = None
+        try:
+            step = self._step(metadata, context)
+            returned = await _run(method.behaviour, step, request, context)
+        except Rejected as no:
+            return wire.rejected(no, participant=self._participant)
+        except TryLater as later:
+            return wire.not_now(later)
+        except MalformedStepError as problem:
+            log.warning("a call of %s was refused: %s", method.name, problem)
+            return wire.not_readable(str(problem))
+        except grpc.aio.AbortError:
+            raise
+        except Exception as fault:
+            log.exception("the handler of %s raised %s%s", method.name, type(fault).__name__, _named(step))
+            return wire.handler_raised(method.name, fault)
+        return _answered(method, step, returned, context)
+
+    def _step(self, metadata: Pairs, context: Context) -> StepContext | None:
+        try:
+            step = step_of(metadata, time_remaining=context.time_remaining)
+        except NotInStep as problem:
+            raise MalformedStepError(str(problem)) from problem
+        if step is not None and 0 < self._capacity < self._in_flight.count:
+            raise TryLater(f"{self._participant} is full: {self._capacity} at once is all it takes")
+        return step
+
+
+class MalformedStepError(Exception):
+    """The call claims to be a step, but its metadata can't be read; the handler must not run."""
+
+
+async def _run(behaviour: Behaviour, step: StepContext | None, request: Message, context: Context) -> object:
+    """Run a handler with its step and the caller's trace as the current ones."""
+    if step is None:
+        return await behaviour(request, context)
+    token, trace = enter(step), _enter_trace(step)
+    try:
+        return await behaviour(request, context)
+    finally:
+        if trace is not None:
+            telemetry_context.detach(trace)
+        leave(step, token)
+
+
+def _answered(method: _Method, step: StepContext | None, returned: object, context: Context) -> object:
+    if _code(context) != 0:
+        return returned  # set by the handler in gRPC's own way: gRPC sends that code and drops what was returned
+    if not isinstance(returned, method.response):
+        refusal = wire.wrong_response(method.name, expected=method.response.DESCRIPTOR.full_name, got=returned)
+        log.error("%s%s", refusal.text, _named(step))
+        return refusal
+    if step is not None and step.state.abort_reason is not None:
+        context.set_trailing_metadata((*_trailers(context), (wire.ABORT_TRAILER, step.state.abort_reason)))
+    return returned
+
+
+def _enter_trace(step: StepContext) -> Token[Any] | None:  # Any: what a context of OpenTelemetry is, is its business
+    """Makes the caller's trace context the current one, if there is one; answers what `detach` takes."""
+    if step.traceparent is None:
+        return None
+    carrier = {"traceparent": step.traceparent}
+    if step.tracestate is not None:
+        carrier["tracestate"] = step.tracestate
+    return telemetry_context.attach(_propagator.extract(carrier))
+
+
+def _pairs(metadata: object) -> Pairs:
+    # The stubs say grpc.aio.Metadata; on a server it is a tuple of pairs.
+    return cast("Pairs", metadata or ())
+
+
+def _trailers(context: Context) -> wire.Trailers:
+    # The stubs say grpc.aio.Metadata; on a server it is what was set, or nothing.
+    return tuple(cast("Iterable[tuple[str, str | bytes]]", context.trailing_metadata() or ()))
+
+
+def _code(context: Context) -> int:
+    # The stubs say grpc.StatusCode; on a server it is a number, and 0 until a handler sets one.
+    code = cast("object", context.code())
+    return int(code.value[0]) if isinstance(code, grpc.StatusCode) else int(cast("int", code) or 0)
+
+
+def _named(step: StepContext | None) -> str:
+    return f" (key {step.key}, attempt {step.attempt})" if step else ""
