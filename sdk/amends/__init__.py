@@ -33,6 +33,7 @@ from amends.errors import (
 from amends.handle import SagaHandle
 from amends.keys import KEY_NAMESPACE, key_uuid
 from amends.method import Call, Method, method
+from amends.options import Codes, Guarantee, OnUnknown, Retry
 
 # ---- for services that take part in sagas ----------------------------------------------------------------------------
 from amends.participant import (
@@ -49,7 +50,7 @@ from amends.participant import (
 )
 from amends.results import Committed, Compensated, CompensationFailed, OpenDeadLetter, SagaFailure
 from amends.saga import CompensationFailurePolicy, Saga
-from amends.steps import Guarantee, Retry, Step
+from amends.steps import Step
 
 __all__ = [
     "KEY_NAMESPACE",
@@ -57,6 +58,7 @@ __all__ = [
     "Call",
     "CannotListenError",
     "ClientClosedError",
+    "Codes",
     "Committed",
     "Compensated",
     "CompensationFailed",
@@ -78,6 +80,7 @@ __all__ = [
     "NotInStep",
     "NotStartedError",
     "NotYetError",
+    "OnUnknown",
     "OpenDeadLetter",
     "ParticipantServer",
     "Rejected",

@@ -20,7 +20,7 @@ from amends.descriptors import descriptor_of
 from amends.errors import ClientClosedError, DefinitionNotFoundError, WrongMessageError
 from amends.handle import SagaHandle
 from amends.keys import new_saga_id
-from amends.steps import check_duration
+from amends.options import check_duration
 from amends.v1 import saga_pb2, saga_service_pb2
 from amends.waiting import ENDS, LONGEST_WAIT, SHORTEST_WAIT
 

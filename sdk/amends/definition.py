@@ -8,17 +8,19 @@ from google.protobuf import duration_pb2
 
 from amends.descriptors import annotated_files, descriptor_of, descriptor_set, step_options
 from amends.errors import DefinitionError
+from amends.options import code_numbers
 from amends.steps import StepKind
-from amends.v1 import saga_definition_pb2
+from amends.v1 import annotations_pb2, saga_definition_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from datetime import timedelta
 
     from google.protobuf.descriptor import FileDescriptor
 
+    from amends.options import Retry
     from amends.saga import Saga
-    from amends.steps import Retry, Step, StepCall
+    from amends.steps import Step, StepCall
 
 
 def build_definition(saga: Saga[Any, Any]) -> saga_definition_pb2.SagaDefinition:  # whatever goes in and comes out
@@ -33,8 +35,9 @@ def build_definition(saga: Saga[Any, Any]) -> saga_definition_pb2.SagaDefinition
     definition = saga_definition_pb2.SagaDefinition(
         name=saga.name,
         input_type=saga.input_type.DESCRIPTOR.full_name,
-        steps=[_step(step) for step in saga.steps],
+        steps=_steps(saga.steps),
         timeout=_duration(saga.timeout),
+        on_compensated=_steps(saga.steps_once_compensated),
         descriptors=descriptor_set(_files(saga)),
     )
     if saga.output_type is not None and saga.output_template is not None:
@@ -52,6 +55,8 @@ def _missing(saga: Saga[Any, Any]) -> Iterator[str]:
         name = saga.output_type.DESCRIPTOR.name
         yield f"it doesn't say how its output is built; call output({name})(...), or leave output= out"
     for step in saga.steps:
+        if step.lookup is None and not step_options(step.action.call.method.descriptor).lookup:
+            yield from _missing_lookup(step)
         undone = step.compensation is not None or step_options(step.action.call.method.descriptor).compensation
         if step.kind is StepKind.COMPENSATABLE and not undone:
             yield (
@@ -60,31 +65,57 @@ def _missing(saga: Saga[Any, Any]) -> Iterator[str]:
             )
 
 
-def _step(step: Step[Any, Any]) -> saga_definition_pb2.Step:
-    message = saga_definition_pb2.Step(
-        name=step.name,
-        kind=step.kind.value,
-        after=[before.name for before in step.after],
-        action=_call(step.action),
-        participant=step.participant,
-    )
-    if step.compensation is not None:
-        message.compensation.CopyFrom(_call(step.compensation))
-    if step.lookup is not None:
-        message.lookup.CopyFrom(_call(step.lookup))
-    if step.guarantee is not None:
-        message.guarantee = step.guarantee.value
-    return message
+def _missing_lookup(step: Step[Any, Any]) -> Iterator[str]:
+    codes = step.action.options.codes
+    if step.options.settle_delay is not None:
+        yield f"step {step.name!r} has a settle_delay and no lookup; call looked_up_by(...), or leave it out"
+    if codes is not None and codes.already_done:
+        yield f"step {step.name!r} has already_done codes and no lookup; call looked_up_by(...), or leave them out"
+
+
+def _steps(steps: Sequence[Step[Any, Any]]) -> Iterator[saga_definition_pb2.Step]:
+    for index, step in enumerate(steps):
+        message = saga_definition_pb2.Step(
+            name=step.name,
+            kind=step.kind.value,
+            after=[before.name for before in step.after],
+            after_none=index > 0 and not step.after,
+            action=_call(step.action),
+            participant=step.options.participant,
+            settle_delay=_duration(step.options.settle_delay),
+            at_most_once=step.options.at_most_once,
+        )
+        if step.compensation is not None:
+            message.compensation.CopyFrom(_call(step.compensation))
+        if step.lookup is not None:
+            message.lookup.CopyFrom(_call(step.lookup))
+        if step.options.guarantee is not None:
+            message.guarantee = step.options.guarantee.value
+        if step.options.on_unknown is not None:
+            message.on_unknown = step.options.on_unknown.value
+        yield message
 
 
 def _call(said: StepCall) -> saga_definition_pb2.Call:
-    return saga_definition_pb2.Call(
+    options = said.options
+    message = saga_definition_pb2.Call(
         method=said.call.method.full_name,
         request=said.call.template.to_proto(),
-        timeout=_duration(said.timeout),
-        retry=_retry(said.retry),
-        by_key=said.by_key,
+        timeout=_duration(options.timeout),
+        retry=_retry(options.retry),
+        by_key=options.by_key,
+        idempotency_window=_duration(options.idempotency_window),
     )
+    if options.guarantee is not None:
+        message.guarantee = options.guarantee.value
+    if options.codes is not None:
+        message.added_rejected_codes.extend(code_numbers(options.codes.added_rejected))
+        message.removed_rejected_codes.extend(code_numbers(options.codes.removed_rejected))
+        message.already_done_codes.extend(code_numbers(options.codes.already_done))
+    if options.nothing_to_undo_codes is not None:
+        codes = annotations_pb2.StatusCodes(codes=code_numbers(options.nothing_to_undo_codes))
+        message.nothing_to_undo_codes.CopyFrom(codes)
+    return message
 
 
 def _retry(retry: Retry | None) -> saga_definition_pb2.RetryPolicy | None:
@@ -110,7 +141,7 @@ def _files(saga: Saga[Any, Any]) -> Iterator[FileDescriptor]:
     yield descriptor_of(saga.input_type).file
     if saga.output_type is not None:
         yield descriptor_of(saga.output_type).file
-    for step in saga.steps:
+    for step in (*saga.steps, *saga.steps_once_compensated):
         yield from annotated_files(step.action.call.method.descriptor)
         for said in (step.action, step.compensation, step.lookup):
             if said is not None:

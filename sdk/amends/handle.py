@@ -8,8 +8,8 @@ from google.protobuf.message import DecodeError, Message
 
 from amends.descriptors import descriptor_of
 from amends.errors import SagaCompensated, SagaCompensationFailed, UnreadableAnswerError
+from amends.options import check_duration
 from amends.results import Committed, Compensated, CompensationFailed, OpenDeadLetter, SagaFailure
-from amends.steps import check_duration
 from amends.v1 import saga_pb2, saga_service_pb2
 from amends.waiting import wait_for_end
 

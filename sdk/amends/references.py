@@ -35,11 +35,11 @@ class Source:
 
     scope: Scope
     root: str
-    """"input", "request", "response" or "saga"."""
+    """"input", "request", "response", "saga" or "failure"."""
     step: str
     """The step whose request or response it is; else empty."""
     path: tuple[str, ...]
-    """Names of the fields; for "saga" the one name of a `SagaField`."""
+    """Names of the fields; for "saga" and "failure" the one name of a `SagaField` or `FailureField`."""
     shape: Shape
 
     def __str__(self) -> str:
@@ -65,6 +65,9 @@ class Source:
                 return saga_definition_pb2.Binding(target=target, step_request=step_field)
             case "response":
                 return saga_definition_pb2.Binding(target=target, step_response=step_field)
+            case "failure":
+                failure_field = saga_definition_pb2.FailureField.Value(f"FAILURE_FIELD_{path}")
+                return saga_definition_pb2.Binding(target=target, failure=failure_field)
             case _:
                 saga_field = saga_definition_pb2.SagaField.Value(f"SAGA_FIELD_{path}")
                 return saga_definition_pb2.Binding(target=target, saga=saga_field)
@@ -133,3 +136,38 @@ def message_reference(scope: Scope, root: str, step: str, descriptor: Descriptor
 def saga_reference(scope: Scope, field: str) -> str:
     """The reference to something the coordinator itself knows of the saga, which is always a string."""
     return cast("str", Reference(Source(scope, "saga", "", (field,), STRING)))
+
+
+class FailureReference:
+    """Why the saga rolls back: each part a reference to a string, for compensations and `on_compensated` steps."""
+
+    __slots__ = ("_scope",)
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+
+    def __repr__(self) -> str:
+        return f"<reference saga.failure of {self._scope!r}: name its step, reason, status_code or message>"
+
+    @property
+    def step(self) -> str:
+        """The step that it began with; empty if it was the saga as a whole, for example its timeout."""
+        return self._field("STEP")
+
+    @property
+    def reason(self) -> str:
+        """The short reason, for example "CARD_DECLINED"."""
+        return self._field("REASON")
+
+    @property
+    def status_code(self) -> str:
+        """The gRPC status code by name, for example "FAILED_PRECONDITION"."""
+        return self._field("STATUS_CODE")
+
+    @property
+    def message(self) -> str:
+        """The message for people."""
+        return self._field("MESSAGE")
+
+    def _field(self, name: str) -> str:
+        return cast("str", Reference(Source(self._scope, "failure", "", (name,), STRING)))

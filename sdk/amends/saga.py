@@ -13,8 +13,10 @@ from google.protobuf.message import Message
 from amends.definition import build_definition
 from amends.descriptors import descriptor_of
 from amends.errors import DefinitionError
-from amends.references import Scope, message_reference, saga_reference
-from amends.steps import Guarantee, Retry, Step, StepCall, StepKind, check_duration, check_sources
+from amends.options import check_duration
+from amends.order import NewStep, check_name, check_order, followed_by
+from amends.references import FailureReference, Scope, message_reference, saga_reference
+from amends.steps import CallOptions, Readable, Step, StepCall, StepKind, StepOptions, ancestors_of, check_sources
 from amends.templates import Template, make_template
 from amends.v1 import saga_definition_pb2
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from amends.method import Call
+    from amends.options import Codes, Guarantee, OnUnknown, Retry
 
 P = ParamSpec("P")
 In = TypeVar("In", bound=Message)
@@ -34,8 +37,6 @@ Req = TypeVar("Req", bound=Message)
 Res = TypeVar("Res", bound=Message)
 
 _SAGA_NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
-_STEP_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
-_MAXIMUM_STEP_COUNT = 64
 
 
 class CompensationFailurePolicy(Enum):
@@ -65,9 +66,10 @@ class Saga(Generic[In, Out]):
         ship = order.pivot("ship", Ship(reservation_id=reserve.response.reservation_id))
         order.output(OrderPlaced)(shipment_id=ship.response.shipment_id)
 
-    Steps are carried out one after another, in the order in which they are described. First those that can be undone
-    (`step`), then at most one `pivot`, then those that are repeated until they succeed (`retriable`); `read_only` ones
-    may stand anywhere.
+    First come the steps that can be undone (`step`), then at most one `pivot`, then those that are repeated until they
+    succeed (`retriable`); `read_only` ones may stand anywhere. They run in the order in which they are described,
+    unless `after=` says what a step waits for: steps that don't wait for each other run side by side. `on_compensated`
+    steps begin once the saga has been rolled back.
     """
 
     @overload
@@ -132,7 +134,12 @@ class Saga(Generic[In, Out]):
     @property
     def steps(self) -> tuple[Step[Any, Any], ...]:
         """The steps described so far, in their order."""
-        return tuple(self._steps)
+        return tuple(step for step in self._steps if not step.begins_once_compensated)
+
+    @property
+    def steps_once_compensated(self) -> tuple[Step[Any, Any], ...]:
+        """The `on_compensated` steps described so far, in their order."""
+        return tuple(step for step in self._steps if step.begins_once_compensated)
 
     @property
     def input(self) -> In:
@@ -164,7 +171,12 @@ class Saga(Generic[In, Out]):
         """The action's key as a UUID in text; as a reference."""
         return saga_reference(self._scope, "ACTION_KEY_UUID")
 
-    def step(
+    @property
+    def failure(self) -> FailureReference:
+        """Why the saga rolls back; its fields are references, for compensations and `on_compensated` steps."""
+        return FailureReference(self._scope)
+
+    def step(  # noqa: PLR0913 - each option has a default and is given by name
         self,
         name: str,
         call: Call[Req, Res],
@@ -172,29 +184,48 @@ class Saga(Generic[In, Out]):
         after: Sequence[Step[Any, Any]] | None = None,
         timeout: timedelta | None = None,
         retry: Retry | None = None,
+        codes: Codes | None = None,
+        idempotency_window: timedelta | None = None,
         participant: str = "",
         guarantee: Guarantee | None = None,
+        on_unknown: OnUnknown | None = None,
+        settle_delay: timedelta | None = None,
+        at_most_once: bool = False,
     ) -> Step[Req, Res]:
         """Adds a step that can be undone. Say how with `Step.compensated_by`, if its method's annotation doesn't.
 
         Arguments:
             name: `[a-z][a-z0-9_]{0,63}`, unique in this saga.
             call: the forward call: a `Method` called with the fields of its request.
-            after: the steps that must have succeeded before. Default: every step so far that nothing follows yet. In
-                this release steps run one after another, so it can only be the step before.
+            after: the steps that must have succeeded before; `()`: none. Default: every step so far that nothing
+                follows yet.
             timeout: the deadline of one attempt, 1 ms to 1 h. Default: the method's annotation, else 5 s.
             retry: how the call is repeated while it doesn't answer clearly.
+            codes: what its status codes mean, where that isn't the usual.
+            idempotency_window: how long its method remembers a key; afterwards nothing is repeated with that key.
+                Default: the annotation's, else for ever.
             participant: the participant that serves it. Default: whichever announces the method's service.
-            guarantee: what the method promises about repeated calls. Default: its annotation, else `Guarantee.KEY`.
+            guarantee: what the methods of all its calls promise about repeated calls, where a call doesn't say it
+                itself. Default: each method's annotation, else `Guarantee.KEY`.
+            on_unknown: what is decided when nothing more can be learnt about it. Default: `OnUnknown.COMPENSATE`.
+            settle_delay: how long after its last attempt's deadline a lookup that finds nothing is believed although
+                it seals nothing. Needs a lookup. Default: never.
+            at_most_once: it isn't called again once an attempt ended unknown.
 
         Raises:
             DefinitionError: the name is taken or no name, the step can't stand here, or its call uses what it can't.
         """
-        return self._add(
-            name, StepKind.COMPENSATABLE, _action(call, name, timeout, retry), after, participant, guarantee
+        said = CallOptions(timeout=timeout, retry=retry, codes=codes, idempotency_window=idempotency_window)
+        options = StepOptions(
+            participant=participant,
+            guarantee=guarantee,
+            on_unknown=on_unknown,
+            settle_delay=settle_delay,
+            at_most_once=at_most_once,
         )
+        return self._add(NewStep(self.name, name, StepKind.COMPENSATABLE), StepCall(call, said), after, options)
 
-    def read_only(
+    def read_only(  # noqa: PLR0913 - each option has a default and is given by name
         self,
         name: str,
         call: Call[Req, Res],
@@ -202,13 +233,17 @@ class Saga(Generic[In, Out]):
         after: Sequence[Step[Any, Any]] | None = None,
         timeout: timedelta | None = None,
         retry: Retry | None = None,
+        codes: Codes | None = None,
+        idempotency_window: timedelta | None = None,
         participant: str = "",
         guarantee: Guarantee | None = None,
     ) -> Step[Req, Res]:
         """Adds a step that changes nothing, so nothing is undone; it may stand anywhere. Arguments: see `step`."""
-        return self._add(name, StepKind.READ_ONLY, _action(call, name, timeout, retry), after, participant, guarantee)
+        said = CallOptions(timeout=timeout, retry=retry, codes=codes, idempotency_window=idempotency_window)
+        options = StepOptions(participant=participant, guarantee=guarantee)
+        return self._add(NewStep(self.name, name, StepKind.READ_ONLY), StepCall(call, said), after, options)
 
-    def pivot(
+    def pivot(  # noqa: PLR0913 - each option has a default and is given by name
         self,
         name: str,
         call: Call[Req, Res],
@@ -216,13 +251,21 @@ class Saga(Generic[In, Out]):
         after: Sequence[Step[Any, Any]] | None = None,
         timeout: timedelta | None = None,
         retry: Retry | None = None,
+        codes: Codes | None = None,
+        idempotency_window: timedelta | None = None,
         participant: str = "",
         guarantee: Guarantee | None = None,
+        at_most_once: bool = False,
     ) -> Step[Req, Res]:
-        """Adds the point of no return: after it the saga only goes forward. At most one. Arguments: see `step`."""
-        return self._add(name, StepKind.PIVOT, _action(call, name, timeout, retry), after, participant, guarantee)
+        """Adds the point of no return: after it the saga only goes forward. At most one.
 
-    def retriable(
+        It waits for every step that can be refused. Arguments: see `step`.
+        """
+        said = CallOptions(timeout=timeout, retry=retry, codes=codes, idempotency_window=idempotency_window)
+        options = StepOptions(participant=participant, guarantee=guarantee, at_most_once=at_most_once)
+        return self._add(NewStep(self.name, name, StepKind.PIVOT), StepCall(call, said), after, options)
+
+    def retriable(  # noqa: PLR0913 - each option has a default and is given by name
         self,
         name: str,
         call: Call[Req, Res],
@@ -230,11 +273,43 @@ class Saga(Generic[In, Out]):
         after: Sequence[Step[Any, Any]] | None = None,
         timeout: timedelta | None = None,
         retry: Retry | None = None,
+        codes: Codes | None = None,
+        idempotency_window: timedelta | None = None,
         participant: str = "",
         guarantee: Guarantee | None = None,
     ) -> Step[Req, Res]:
         """Adds a step behind the point of no return, repeated until it succeeds. Arguments: see `step`."""
-        return self._add(name, StepKind.RETRIABLE, _action(call, name, timeout, retry), after, participant, guarantee)
+        said = CallOptions(timeout=timeout, retry=retry, codes=codes, idempotency_window=idempotency_window)
+        options = StepOptions(participant=participant, guarantee=guarantee)
+        return self._add(NewStep(self.name, name, StepKind.RETRIABLE), StepCall(call, said), after, options)
+
+    def on_compensated(  # noqa: PLR0913 - each option has a default and is given by name
+        self,
+        name: str,
+        call: Call[Req, Res],
+        *,
+        after: Sequence[Step[Any, Any]] | None = None,
+        timeout: timedelta | None = None,
+        retry: Retry | None = None,
+        codes: Codes | None = None,
+        idempotency_window: timedelta | None = None,
+        participant: str = "",
+        guarantee: Guarantee | None = None,
+    ) -> Step[Req, Res]:
+        """Adds a step that begins once the saga has been compensated: to tell those whom it concerns.
+
+        It is repeated until it succeeds. It can say why (`failure`), and what the saga had done: what of that never
+        happened leaves its field empty. Arguments: see `step`; `after` names only steps that were added so, and without
+        it they run one after another.
+        """
+        said = CallOptions(timeout=timeout, retry=retry, codes=codes, idempotency_window=idempotency_window)
+        options = StepOptions(participant=participant, guarantee=guarantee)
+        return self._add(
+            NewStep(self.name, name, StepKind.RETRIABLE, begins_once_compensated=True),
+            StepCall(call, said),
+            after,
+            options,
+        )
 
     def output(self, message: Callable[P, Out]) -> Callable[P, None]:
         """Says how the saga's output is built when it commits: `order.output(OrderPlaced)(shipment_id=...)`.
@@ -282,69 +357,34 @@ class Saga(Generic[In, Out]):
         return self._built
 
     def _add(
-        self,
-        name: str,
-        kind: StepKind,
-        action: StepCall,
-        after: Sequence[Step[Any, Any]] | None,
-        participant: str,
-        guarantee: Guarantee | None,
+        self, new: NewStep, action: StepCall, after: Sequence[Step[Any, Any]] | None, options: StepOptions
     ) -> Step[Any, Any]:
-        self._check_name(name)
-        self._check_order(name, kind)
-        followed = self._followed(name, after)
+        where = f"step {new.name!r}"
+        check_name(new, self._steps)
+        followed = followed_by(new, self._steps, after)
+        if not new.begins_once_compensated:
+            check_order(new, self._steps, followed)
+        action.options.check(where)
+        check_duration(f"{where}: settle_delay", options.settle_delay)
+        check_sources(self._scope, action.call.template.sources, where, self._readable(new, followed))
         step = Step[Any, Any](
-            self._scope, name, kind, action, after=followed, participant=participant, guarantee=guarantee
+            self._scope,
+            new.name,
+            new.kind,
+            action,
+            after=followed,
+            options=options,
+            begins_once_compensated=new.begins_once_compensated,
         )
         self._steps.append(step)
         self._scope.changes += 1
         return step
 
-    def _check_name(self, name: str) -> None:
-        if not _STEP_NAME.fullmatch(name):
-            raise DefinitionError(
-                f"a step can't be called {name!r}: small letters, digits and '_', a letter first, at most 64"
-            )
-        if any(step.name == name for step in self._steps):
-            raise DefinitionError(f"saga {self.name!r} has a step {name!r} already: give this one another name")
-        if len(self._steps) == _MAXIMUM_STEP_COUNT:
-            raise DefinitionError(
-                f"saga {self.name!r} has {_MAXIMUM_STEP_COUNT} steps already, which is as many as it can have"
-            )
-
-    def _check_order(self, name: str, kind: StepKind) -> None:
-        if kind is StepKind.READ_ONLY:
-            return
-        pivot = next((step.name for step in self._steps if step.kind is StepKind.PIVOT), None)
-        retriable = next((step.name for step in self._steps if step.kind is StepKind.RETRIABLE), None)
-        if kind is StepKind.PIVOT and pivot is not None:
-            raise DefinitionError(
-                f"step {name!r} can't be a pivot too: {pivot!r} is the point of no return, and there is one"
-            )
-        if kind is StepKind.PIVOT and retriable is not None:
-            raise DefinitionError(f"the pivot {name!r} has to come before the retriable step {retriable!r}")
-        last = pivot or retriable
-        if kind is StepKind.COMPENSATABLE and last is not None:
-            raise DefinitionError(
-                f"step {name!r} can't stand behind {last!r}: behind the point of no return nothing is undone any more; "
-                "put it before, or make it retriable()"
-            )
-
-    def _followed(self, name: str, after: Sequence[Step[Any, Any]] | None) -> tuple[Step[Any, Any], ...]:
-        followed = {before.name for step in self._steps for before in step.after}
-        ends = tuple(step for step in self._steps if step.name not in followed)
-        if after is None:
-            return ends
-        given = tuple(after)
-        if {step.name for step in given} != {step.name for step in ends} or not all(
-            step in self._steps for step in given
-        ):
-            allowed = f"({ends[0].name},)" if ends else "()"
-            raise DefinitionError(
-                f"step {name!r}: after=({', '.join(step.name for step in given)}) isn't possible: in this release "
-                f"steps run one after another; leave `after` out, or say after={allowed}"
-            )
-        return given
+    def _readable(self, new: NewStep, followed: Sequence[Step[Any, Any]]) -> Readable:
+        if not new.begins_once_compensated:
+            return Readable(steps=ancestors_of(followed))
+        before = frozenset(step.name for step in self.steps)
+        return Readable(steps=before | ancestors_of(followed), failure=True)
 
     def _set_output(self, template: Template) -> None:
         where = f"output of saga {self.name!r}"
@@ -355,14 +395,9 @@ class Saga(Generic[In, Out]):
                 raise DefinitionError(
                     f"{where}: {target} is filled from {source}, but an output belongs to no call and has no key"
                 )
-        check_sources(self._scope, template.sources, where, frozenset(step.name for step in self._steps))
+        check_sources(self._scope, template.sources, where, Readable(steps=frozenset(step.name for step in self.steps)))
         self.output_template = template
         self._scope.changes += 1
-
-
-def _action(call: Call[Any, Any], name: str, timeout: timedelta | None, retry: Retry | None) -> StepCall:
-    check_duration(f"step {name!r}: timeout", timeout)
-    return StepCall(call=call, timeout=timeout, retry=retry)
 
 
 def _check_message_class(what: str, given: object) -> None:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from google.protobuf.message import Message
 
 from amends.errors import DefinitionError
+from amends.options import check_codes, check_duration
 from amends.references import message_reference
-from amends.v1 import annotations_pb2, saga_definition_pb2
+from amends.v1 import saga_definition_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
+    from datetime import timedelta
+
+    import grpc
 
     from amends.method import Call
+    from amends.options import Codes, Guarantee, OnUnknown, Retry
     from amends.references import Scope, Source
 
 Req = TypeVar("Req", bound=Message)
@@ -24,19 +28,6 @@ Res = TypeVar("Res", bound=Message)
 # `Any` below: a saga's steps, and a step's undo, have request types of their own that nobody asks for again.
 AnyReq = TypeVar("AnyReq", bound=Message)
 AnyRes = TypeVar("AnyRes", bound=Message)
-
-ZERO = timedelta(0)
-
-
-class Guarantee(Enum):
-    """What a method promises about repeated calls with the same idempotency key."""
-
-    NONE = annotations_pb2.GUARANTEE_NONE
-    """Nothing: a repeated call may double the effect."""
-    KEY = annotations_pb2.GUARANTEE_KEY
-    """Once per key. A call that arrives after its compensation still stands."""
-    BARRIER = annotations_pb2.GUARANTEE_BARRIER
-    """Once per key, and a call that arrives after its compensation is refused."""
 
 
 class StepKind(Enum):
@@ -53,59 +44,72 @@ class StepKind(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retry:
-    """How a call is repeated while it doesn't answer clearly. What is left out has the direction's default.
+class CallOptions:
+    """What is said about one call beside its request; what isn't said is as annotated, or the default."""
 
-    Delays double from `initial_delay` to `maximum_delay`; half of each is fixed, half is random.
-    """
+    timeout: timedelta | None = None
+    retry: Retry | None = None
+    guarantee: Guarantee | None = None
+    idempotency_window: timedelta | None = None
+    codes: Codes | None = None
+    nothing_to_undo_codes: Collection[grpc.StatusCode] | None = None
+    by_key: bool = False
 
-    initial_delay: timedelta | None = None
-    """Before the second attempt; 1 ms to `maximum_delay`. Default: 100 ms for an action before the point of no return,
-    else 1 s."""
-    maximum_delay: timedelta | None = None
-    """The longest delay; at most 1 h. Default: 5 s for an action before the point of no return, else 60 s."""
-    total_timeout: timedelta | None = None
-    """After this the call isn't repeated any more; at most 30 days. Default: 30 s for an action before the point of no
-    return, else 1 h."""
-    maximum_refusal_count: int | None = None
-    """After so many clear refusals the call isn't repeated any more; 1 to 10,000. Default: 10."""
-
-    def __post_init__(self) -> None:
-        check_duration("initial_delay", self.initial_delay)
-        check_duration("maximum_delay", self.maximum_delay)
-        check_duration("total_timeout", self.total_timeout)
-        if (
-            self.initial_delay is not None
-            and self.maximum_delay is not None
-            and self.initial_delay > self.maximum_delay
-        ):
-            raise DefinitionError(
-                f"initial_delay {self.initial_delay} is longer than maximum_delay {self.maximum_delay}"
-            )
-        if self.maximum_refusal_count is not None and self.maximum_refusal_count < 1:
-            raise DefinitionError(f"maximum_refusal_count is {self.maximum_refusal_count}: it counts from 1")
+    def check(self, where: str) -> None:
+        """Refuses what can't be, in the name of that call."""
+        check_duration(f"{where}: timeout", self.timeout)
+        check_duration(f"{where}: idempotency_window", self.idempotency_window)
+        check_codes(f"{where}: nothing_to_undo_codes", self.nothing_to_undo_codes or ())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class StepCall:
     """One of a step's calls with everything that is said about it."""
 
     call: Call[Any, Any]  # see above
-    timeout: timedelta | None = None
-    retry: Retry | None = None
-    by_key: bool = False
+    options: CallOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepOptions:
+    """What is said about a step as a whole."""
+
+    participant: str = ""
+    guarantee: Guarantee | None = None
+    on_unknown: OnUnknown | None = None
+    settle_delay: timedelta | None = None
+    at_most_once: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readable:
+    """What a call may be built from: steps that have happened by then, and why the saga rolls back if it does."""
+
+    steps: frozenset[str]
+    failure: bool = False
 
 
 class Step(Generic[Req, Res]):
-    """A step of a saga. Made by `Saga.step`, `Saga.read_only`, `Saga.pivot` and `Saga.retriable`.
+    """A step of a saga. Made by `Saga.step`, `read_only`, `pivot`, `retriable` and `on_compensated`.
 
     Attributes:
         name: its name, unique in its saga.
         kind: what it is with respect to the point of no return.
         after: the steps that must have succeeded before it begins.
+        begins_once_compensated: whether it was made by `Saga.on_compensated`.
     """
 
-    __slots__ = ("_scope", "action", "after", "compensation", "guarantee", "kind", "lookup", "name", "participant")
+    __slots__ = (
+        "_scope",
+        "action",
+        "after",
+        "begins_once_compensated",
+        "compensation",
+        "kind",
+        "lookup",
+        "name",
+        "options",
+    )
 
     def __init__(
         self,
@@ -115,14 +119,13 @@ class Step(Generic[Req, Res]):
         action: StepCall,
         *,
         after: tuple[Step[Any, Any], ...],
-        participant: str,
-        guarantee: Guarantee | None,
+        options: StepOptions,
+        begins_once_compensated: bool,
     ) -> None:
         self._scope, self.name, self.kind, self.action, self.after = scope, name, kind, action, after
-        self.participant, self.guarantee = participant, guarantee
+        self.options, self.begins_once_compensated = options, begins_once_compensated
         self.compensation: StepCall | None = None
         self.lookup: StepCall | None = None
-        self.check_sources(action.call.template.sources, f"step {name!r}", self.ancestors())
 
     def __repr__(self) -> str:
         return f"<{self.kind.name.lower()} step {self.name!r} of {self._scope!r}>"
@@ -146,6 +149,9 @@ class Step(Generic[Req, Res]):
         by_key: bool = False,
         timeout: timedelta | None = None,
         retry: Retry | None = None,
+        guarantee: Guarantee | None = None,
+        idempotency_window: timedelta | None = None,
+        nothing_to_undo_codes: Collection[grpc.StatusCode] | None = None,
     ) -> Step[Req, Res]:
         """Says how this step is undone.
 
@@ -156,6 +162,11 @@ class Step(Generic[Req, Res]):
                 action's response never arrived.
             timeout: the deadline of one attempt, 1 ms to 1 h; default 5 s.
             retry: how it is repeated.
+            guarantee: what its method promises about repeated calls. Default: the step's, else the method's annotation,
+                else `Guarantee.KEY`.
+            idempotency_window: how long its method remembers a key. Default: the annotation's, else for ever.
+            nothing_to_undo_codes: what says, while the action's outcome is unknown, that there was nothing to undo;
+                empty: no code does. Default: the annotation's, else NOT_FOUND.
 
         Returns:
             This step, so that more can be said about it.
@@ -170,9 +181,16 @@ class Step(Generic[Req, Res]):
                 f"step {self.name!r} is compensated by {self.compensation.call.method.full_name} already: "
                 "a step has one compensation"
             )
-        self.compensation = self._side_call(
-            call, f"the compensation of step {self.name!r}", timeout, retry, by_key=by_key
+        options = CallOptions(
+            timeout=timeout,
+            retry=retry,
+            guarantee=guarantee,
+            idempotency_window=idempotency_window,
+            nothing_to_undo_codes=nothing_to_undo_codes,
+            by_key=by_key,
         )
+        readable = Readable(steps=ancestors_of(self.after) | {self.name}, failure=True)
+        self.compensation = self._side_call(call, options, f"the compensation of step {self.name!r}", readable)
         return self
 
     def looked_up_by(
@@ -181,6 +199,7 @@ class Step(Generic[Req, Res]):
         *,
         timeout: timedelta | None = None,
         retry: Retry | None = None,
+        guarantee: Guarantee | None = None,
     ) -> Step[Req, Res]:
         """Says how a participant is asked what became of this step's action when its answer never came.
 
@@ -189,6 +208,8 @@ class Step(Generic[Req, Res]):
                 it usually asks for; a participant also finds it in the metadata `amends-action-key`.
             timeout: the deadline of one attempt, 1 ms to 1 h; default 5 s.
             retry: how it is repeated.
+            guarantee: what its method promises. Default: the step's, else the method's annotation, else
+                `Guarantee.KEY`.
 
         Returns:
             This step, so that more can be said about it.
@@ -201,6 +222,11 @@ class Step(Generic[Req, Res]):
             raise DefinitionError(
                 f"step {self.name!r} is read-only: there is nothing to look up, leave looked_up_by out"
             )
+        if self.begins_once_compensated:
+            raise DefinitionError(
+                f"step {self.name!r} begins once the saga is compensated and is repeated until it succeeds: "
+                "leave looked_up_by out"
+            )
         if self.lookup is not None:
             raise DefinitionError(f"step {self.name!r} is looked up by {self.lookup.call.method.full_name} already")
         wanted, given = self.action.call.method.descriptor.output_type, call.method.descriptor.output_type
@@ -209,23 +235,10 @@ class Step(Generic[Req, Res]):
                 f"step {self.name!r} answers {wanted.full_name}, but its lookup {call.method.full_name} answers "
                 f"{given.full_name}: a lookup answers what its action answers"
             )
-        self.lookup = self._side_call(call, f"the lookup of step {self.name!r}", timeout, retry, by_key=False)
+        options = CallOptions(timeout=timeout, retry=retry, guarantee=guarantee)
+        readable = Readable(steps=ancestors_of(self.after) | {self.name})
+        self.lookup = self._side_call(call, options, f"the lookup of step {self.name!r}", readable)
         return self
-
-    def ancestors(self) -> frozenset[str]:
-        """Names of the steps that have certainly succeeded when this one begins."""
-        found: set[str] = set()
-        waiting = list(self.after)
-        while waiting:
-            step = waiting.pop()
-            if step.name not in found:
-                found.add(step.name)
-                waiting.extend(step.after)
-        return frozenset(found)
-
-    def check_sources(self, sources: Iterable[tuple[str, Source]], where: str, allowed: frozenset[str]) -> None:
-        """Refuses references to another saga, and to steps that need not have happened."""
-        check_sources(self._scope, sources, where, allowed)
 
     def _refuse_unless_compensatable(self) -> None:
         why = {
@@ -233,39 +246,49 @@ class Step(Generic[Req, Res]):
             StepKind.PIVOT: "is the pivot: once it succeeded the saga only goes forward, so it is never undone",
             StepKind.RETRIABLE: "is retriable: it lies behind the point of no return, so it is never undone",
         }.get(self.kind)
+        if self.begins_once_compensated:
+            raise DefinitionError(
+                f"step {self.name!r} begins once the saga is compensated: nothing undoes it; leave compensated_by out"
+            )
         if why is not None:
             raise DefinitionError(f"step {self.name!r} {why}; leave compensated_by out, or make it a step()")
 
-    def _side_call(
-        self, call: Call[Any, Any], where: str, timeout: timedelta | None, retry: Retry | None, *, by_key: bool
-    ) -> StepCall:
-        check_duration(f"{where}: timeout", timeout)
-        self.check_sources(call.template.sources, where, self.ancestors() | {self.name})
+    def _side_call(self, call: Call[Any, Any], options: CallOptions, where: str, readable: Readable) -> StepCall:
+        options.check(where)
+        check_sources(self._scope, call.template.sources, where, readable)
         self._scope.changes += 1
-        return StepCall(call=call, timeout=timeout, retry=retry, by_key=by_key)
+        return StepCall(call, options)
 
 
-def check_sources(scope: Scope, sources: Iterable[tuple[str, Source]], where: str, allowed: frozenset[str]) -> None:
-    """Refuses references to another saga, and to steps that need not have happened when the call is made."""
+def ancestors_of(after: Iterable[Step[Any, Any]]) -> frozenset[str]:
+    """Names of the steps that certainly have succeeded when a step begins that waits for these."""
+    found: set[str] = set()
+    waiting = list(after)
+    while waiting:
+        step = waiting.pop()
+        if step.name not in found:
+            found.add(step.name)
+            waiting.extend(step.after)
+    return frozenset(found)
+
+
+def check_sources(scope: Scope, sources: Iterable[tuple[str, Source]], where: str, readable: Readable) -> None:
+    """Refuses references to another saga, to steps that need not have happened when the call is made, and to a failure
+    that there isn't.
+    """
     for target, source in sources:
         if source.scope is not scope:
             raise DefinitionError(
                 f"{where}: {target} is filled from {source} of {source.scope!r}, but this is {scope!r}: "
                 "use its own references"
             )
-        if source.step and source.step not in allowed:
+        if source.step and source.step not in readable.steps:
             raise DefinitionError(
                 f"{where}: {target} is filled from {source}, but step {source.step!r} need not have happened by then: "
-                f"steps that have are: {', '.join(sorted(allowed)) or 'none'}"
+                f"steps that have are: {', '.join(sorted(readable.steps)) or 'none'}"
             )
-
-
-def check_duration(name: str, duration: timedelta | None) -> None:
-    """Refuses a duration that isn't one, or isn't longer than nothing."""
-    if duration is None:
-        return
-    # A caller without a type checker may pass seconds.
-    if not isinstance(duration, timedelta):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise DefinitionError(f"{name} is {duration!r}: pass a timedelta, for example timedelta(seconds=5)")
-    if duration <= ZERO:
-        raise DefinitionError(f"{name} is {duration}: it has to be longer than nothing")
+        if source.root == "failure" and not readable.failure:
+            raise DefinitionError(
+                f"{where}: {target} is filled from {source}, but nothing has failed by then: only compensations and "
+                "on_compensated() steps can say why the saga rolls back"
+            )

@@ -40,7 +40,7 @@ def forget_import(proto: str) -> str:
 @pytest.mark.parametrize(
     ("mistake", "advice"),
     [
-        (misspell_field, "has no field 'compensate'; it has: compensation, lookup, timeout, guarantee."),
+        (misspell_field, "has no field 'compensate'; it has: compensation, lookup, timeout, guarantee,"),
         (misspell_import, 'amends\' own options are imported as "amends/v1/annotations.proto"'),
         (forget_import, 'needs this line above: import "amends/v1/annotations.proto";'),
     ],

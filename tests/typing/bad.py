@@ -5,7 +5,9 @@ It is never run and left out of `make check`; test_typing.py hands it to the che
 
 from __future__ import annotations
 
-from amends import Committed, Saga, SagaClient, method
+from grpc import StatusCode
+
+from amends import Codes, Committed, OnUnknown, Saga, SagaClient, method
 from tests.typing.good import Book, CancelBooking, Charge, Issue, Mail, Quote, book, errand, quote, trip, wanted
 from typed.v1.typed_pb2 import (
     BookResponse,
@@ -34,6 +36,15 @@ trip.pivot("i", Book)  # M14 a method that nobody called
 trip.retriable("j", Mail(email="a@b.example"), timeout=5)  # M15 a number where a duration is wanted
 Saga("k", input="PlanTrip")  # M16 a name where a class is wanted
 trip.step("l", CancelBooking(booking_id=b"x"))  # M17 bytes into a text
+trip.step("m", Charge(), after=book)  # M23 one step where several are wanted
+trip.step("n", Charge(), after=("book",))  # M24 a name where a step is wanted
+trip.retriable("o", Mail(template=trip.failure.cause))  # M25 no such part of a failure
+trip.step("p", Book(seats=trip.failure.reason))  # M26 a text into a number
+trip.on_compensated("q", Mail)  # M27 a method that nobody called
+trip.pivot("r", Issue(), on_unknown=OnUnknown.PARK)  # M28 a pivot is never guessed
+Codes(added_rejected=["ABORTED"])  # M29 a name where a code is wanted
+trip.on_compensated("s", Mail(template=trip.failure))  # M30 a whole failure into a text
+book.compensated_by(CancelBooking(), by_key=True, nothing_to_undo_codes=StatusCode.ABORTED)  # M31 one code
 
 
 async def start_and_wait(client: SagaClient) -> None:

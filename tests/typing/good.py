@@ -5,13 +5,17 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import assert_type
 
+from grpc import StatusCode
+
 from amends import (
+    Codes,
     Committed,
     Compensated,
     CompensationFailed,
     CompensationFailurePolicy,
     Guarantee,
     Method,
+    OnUnknown,
     Retry,
     Saga,
     SagaClient,
@@ -76,15 +80,29 @@ book = trip.step(
     ),
     timeout=timedelta(seconds=2),
     retry=Retry(initial_delay=timedelta(milliseconds=50), maximum_refusal_count=3),
+    codes=Codes(added_rejected=[StatusCode.ABORTED], already_done={StatusCode.ALREADY_EXISTS}),
+    idempotency_window=timedelta(days=7),
     participant="travel",
     guarantee=Guarantee.KEY,
+    on_unknown=OnUnknown.PARK,
+    settle_delay=timedelta(minutes=1),
+    at_most_once=True,
 )
-book.compensated_by(CancelBooking(booking_id=book.response.booking_id, reason="the trip fell through"))
-book.looked_up_by(FindBooking(action_key=trip.action_key))
-charge = trip.step("charge", Charge(amount=Money(currency_code="EUR", units=9), reference=trip.key_uuid), after=(book,))
-charge.compensated_by(Refund(charge_id=charge.response.charge_id), by_key=True, timeout=timedelta(seconds=1))
-issue = trip.pivot("issue", Issue(booking_id=book.response.booking_id))
+book.compensated_by(CancelBooking(booking_id=book.response.booking_id, reason=trip.failure.reason))
+book.looked_up_by(FindBooking(action_key=trip.action_key), guarantee=Guarantee.KEY)
+charge = trip.step("charge", Charge(amount=Money(currency_code="EUR", units=9), reference=trip.key_uuid), after=())
+charge.compensated_by(
+    Refund(charge_id=charge.response.charge_id),
+    by_key=True,
+    timeout=timedelta(seconds=1),
+    guarantee=Guarantee.NONE,
+    idempotency_window=timedelta(days=7),
+    nothing_to_undo_codes=[StatusCode.NOT_FOUND],
+)
+issue = trip.pivot("issue", Issue(booking_id=book.response.booking_id), after=(book, charge), at_most_once=True)
 mail = trip.retriable("mail", Mail(email=book.request.email, template="ticket"))
+sorry = trip.on_compensated("sorry", Mail(email=wanted.passenger.email, template=trip.failure.message))
+trip.on_compensated("tell", Mail(template=trip.failure.step), after=[sorry])
 trip.output(TripPlanned)(ticket_id=issue.response.ticket_id, charge_id=charge.response.charge_id)
 
 errand = Saga("errand", input=QuoteRequest)
@@ -96,6 +114,8 @@ assert_type(wanted, PlanTrip)
 assert_type(wanted.passenger.name, str)
 assert_type(book, Step[BookRequest, BookResponse])
 assert_type(book.request, BookRequest)
+assert_type(sorry, Step[MailRequest, MailResponse])
+assert_type(trip.failure.status_code, str)
 assert_type(book.response.price, Money)
 assert_type(book.response.price.units, int)
 

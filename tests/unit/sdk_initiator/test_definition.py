@@ -8,12 +8,25 @@ from datetime import timedelta
 
 from google.protobuf import descriptor_pool
 from google.protobuf.duration_pb2 import Duration
+from grpc import StatusCode
 
-from amends import CompensationFailurePolicy, Guarantee, Retry, Saga
+from amends import Codes, CompensationFailurePolicy, Guarantee, OnUnknown, Retry, Saga
 from amends.descriptors import step_options
+from amends.v1 import annotations_pb2 as codes
 from amends.v1 import saga_definition_pb2 as pb
 from amends_coordinator.definitions.registration import resolve
-from tests.unit.sdk_initiator.travel import Book, CancelBooking, FindBooking, Quote, new_saga, whole_saga
+from tests.unit.sdk_initiator.travel import (
+    Book,
+    CancelBooking,
+    Charge,
+    FindBooking,
+    Issue,
+    Mail,
+    Quote,
+    Refund,
+    new_saga,
+    whole_saga,
+)
 from typed.v1.typed_pb2 import PlanTrip, TripPlanned
 
 
@@ -71,6 +84,59 @@ def test_options_of_steps_and_sagas_are_in_the_definition() -> None:
     assert (step.lookup.timeout, step.lookup.HasField("retry")) == (Duration(seconds=4), False)
     assert not definition.HasField("output")
     assert definition.output_type == ""
+
+
+def test_options_of_doubt_are_in_the_definition() -> None:
+    """Typed SDK: codes, windows, guarantees of single calls and what is done in doubt are sent as they were given."""
+    saga = Saga("trip", input=PlanTrip)
+    book = saga.step(
+        "book",
+        Book(destination="Oslo"),
+        codes=Codes(
+            added_rejected=[StatusCode.DATA_LOSS, StatusCode.ABORTED],
+            removed_rejected={StatusCode.NOT_FOUND},
+            already_done=[StatusCode.ALREADY_EXISTS],
+        ),
+        idempotency_window=timedelta(hours=1),
+        on_unknown=OnUnknown.PARK,
+        settle_delay=timedelta(minutes=1),
+        at_most_once=True,
+    )
+    book.compensated_by(
+        CancelBooking(booking_id=book.response.booking_id, reason=saga.failure.message),
+        nothing_to_undo_codes=(),
+        idempotency_window=timedelta(hours=2),
+        guarantee=Guarantee.NONE,
+    )
+    book.looked_up_by(FindBooking(action_key=saga.action_key), guarantee=Guarantee.KEY)
+    quiet = saga.step("quiet", Charge(), after=())
+    quiet.compensated_by(Refund(), by_key=True, nothing_to_undo_codes=[StatusCode.NOT_FOUND])
+    saga.pivot("issue", Issue(booking_id=book.response.booking_id), at_most_once=True)
+    saga.on_compensated("told", Mail(template=saga.failure.reason))
+    saga.on_compensated("beside", Mail(template=saga.failure.step), after=())
+    definition = saga.definition()
+    step, beside, issue = definition.steps
+    assert [codes.StatusCode.Name(code)[12:] for code in step.action.added_rejected_codes] == ["ABORTED", "DATA_LOSS"]
+    assert list(step.action.removed_rejected_codes) == [codes.STATUS_CODE_NOT_FOUND]
+    assert list(step.action.already_done_codes) == [codes.STATUS_CODE_ALREADY_EXISTS]
+    assert step.action.idempotency_window == Duration(seconds=3_600)
+    assert (step.on_unknown, step.settle_delay.seconds, step.at_most_once) == (pb.ON_UNKNOWN_PARK, 60, True)
+    assert step.compensation.nothing_to_undo_codes == codes.StatusCodes()
+    assert step.compensation.HasField("nothing_to_undo_codes")
+    assert (step.guarantee, step.action.guarantee) == (0, 0)
+    assert (step.compensation.guarantee, step.lookup.guarantee) == (codes.GUARANTEE_NONE, codes.GUARANTEE_KEY)
+    assert step.compensation.request.bindings[1].failure == pb.FAILURE_FIELD_MESSAGE
+    assert list(beside.compensation.nothing_to_undo_codes.codes) == [codes.STATUS_CODE_NOT_FOUND]
+    assert (step.after_none, beside.after_none, list(issue.after), issue.at_most_once) == (
+        False,
+        True,
+        ["book", "quiet"],
+        True,
+    )
+    assert [(each.name, each.after_none) for each in definition.on_compensated] == [("told", False), ("beside", True)]
+    resolved = resolve(definition)
+    assert [each.kind for each in resolved.on_compensated] == [pb.STEP_KIND_RETRIABLE] * 2
+    assert resolved.steps[2].after == ["book", "quiet"]
 
 
 def test_the_descriptors_are_complete_and_in_order() -> None:

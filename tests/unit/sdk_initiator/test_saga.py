@@ -8,8 +8,9 @@ from functools import partial
 from typing import Any, cast
 
 import pytest
+from grpc import StatusCode
 
-from amends import DefinitionError, Retry, Saga
+from amends import Codes, DefinitionError, Retry, Saga
 from tests.unit.sdk_initiator.travel import (
     Book,
     CancelBooking,
@@ -55,6 +56,8 @@ def test_durations_are_checked() -> None:
     refused(r"total_timeout is -1 day", lambda: Retry(total_timeout=-soon))
     refused(r"maximum_refusal_count is 0: it counts from 1", lambda: Retry(maximum_refusal_count=0))
     trip = new_saga()
+    refused(r"step 'b': settle_delay is 0", lambda: trip.step("b", Book(), settle_delay=timedelta()))
+    refused(r"step 'b': idempotency_window is -1", lambda: trip.step("b", Book(), idempotency_window=-soon))
     refused(r"step 'b': timeout is 0", lambda: trip.step("b", Book(destination="x"), timeout=timedelta()))
     book = trip.step("book", Book(destination="Oslo"))
     cancel = CancelBooking(booking_id="b")
@@ -76,19 +79,157 @@ def test_the_order_of_kinds_is_checked() -> None:
     refused(r"step 'book' can't stand behind 'mail'", lambda: other.step("book", Book()))
 
 
-def test_steps_follow_each_other() -> None:
-    """Every step begins after all that nothing follows yet; in this release that is the step before."""
+def test_steps_wait_for_what_they_are_told_to() -> None:
+    """Every step begins after all that nothing follows yet, or after what `after=` names, in the order of the saga."""
     trip = new_saga()
-    quote = trip.read_only("quote", Quote(destination="Oslo"), after=())
+    quote = trip.read_only("quote", Quote(destination="Oslo"))
+    book = trip.step("book", Book(destination="Oslo"), after=[quote])
+    charge = trip.step("charge", Charge(), after=(quote, quote))
+    alone = trip.step("alone", Charge(), after=())
+    issue = trip.pivot("issue", Issue(booking_id="b"))
+    mail = trip.retriable("mail", Mail(), after=[issue])
+    again = trip.retriable("again", Mail(), after=[issue])
+    last = trip.read_only("last", Quote(), after=(again, mail))
+    waits = [step.after for step in (quote, book, charge, alone, issue, mail, again, last)]
+    assert waits == [(), (quote,), (quote,), (), (book, charge, alone), (issue,), (issue,), (mail, again)]
+    assert trip.steps == (quote, book, charge, alone, issue, mail, again, last)
+
+
+def test_only_steps_of_the_saga_can_be_waited_for() -> None:
+    """A mistake in `after=` is found on its line."""
+    trip = new_saga()
     book = trip.step("book", Book(destination="Oslo"))
-    issue = trip.pivot("issue", Issue(booking_id="b"), after=[book])
-    assert (quote.after, book.after, issue.after) == ((), (quote,), (book,))
-    assert trip.steps == (quote, book, issue)
-    refused(r"step 'm': after=\(\) isn't possible: .* leave `after` out", lambda: trip.retriable("m", Mail(), after=()))
-    refused(r"after=\(quote\) isn't possible", lambda: trip.retriable("m", Mail(), after=(quote,)))
-    refused(r"after=\(book, issue\) isn't", lambda: trip.retriable("m", Mail(), after=(book, issue)))
-    stranger = new_saga().step("issue", Issue())
-    refused(r"after=\(issue\) isn't possible", lambda: trip.retriable("m", Mail(), after=(stranger,)))
+    stranger = new_saga().step("book", Book())
+    told = trip.on_compensated("told", Mail())
+    add = cast("Any", trip.step)  # the checkers would refuse some of these
+    refused(
+        r"after names <compensatable step 'book' of .*, which isn't one of this",
+        lambda: add("m", Charge(), after=[stranger]),
+    )
+    for after in (book, "book", ["book"], [None]):
+        refused(
+            r"step 'm': after=.* isn't possible: pass the steps themselves, for example after=\(book,\)",
+            partial(add, "m", Charge(), after=after),
+        )
+    refused(
+        r"step 'm' can't wait for <retriable step 'told' .* wait only for each other",
+        lambda: add("m", Charge(), after=[told]),
+    )
+    refused(r"step 'n' can't wait for <comp", lambda: trip.on_compensated("n", Mail(), after=[book]))
+
+
+def test_nothing_that_can_be_refused_runs_beside_the_point_of_no_return() -> None:
+    """S6, V15: all that could still say no is over when the pivot, or without one a retriable step, begins."""
+    trip = new_saga()
+    book = trip.step("book", Book(destination="Oslo"))
+    trip.read_only("quote", Quote(destination="Oslo"), after=())
+    refused(
+        r"step 'issue' is the point of no return, but nothing makes it wait for what can be refused: quote; name all",
+        lambda: trip.pivot("issue", Issue(), after=[book]),
+    )
+    refused(r"'mail' is the point .*: book, quote; name all", lambda: trip.retriable("mail", Mail(), after=()))
+    mail = trip.retriable("mail", Mail())
+    refused(
+        r"read-only step 'late' can be refused, .* beside 'mail'", lambda: trip.read_only("late", Quote(), after=[book])
+    )
+    late = trip.read_only("late", Quote(), after=[mail])
+    beside = trip.retriable("beside", Mail(), after=[book, trip.steps[1]])
+    assert late not in beside.after
+    other = new_saga()
+    other.step("book", Book())
+    issue = other.pivot("issue", Issue())
+    refused(
+        r"retriable step 'mail' has to wait for the pivot 'issue'", lambda: other.retriable("mail", Mail(), after=())
+    )
+    refused(
+        r"read-only step 'late' can be refused, .* beside 'issue'", lambda: other.read_only("late", Quote(), after=())
+    )
+    assert other.retriable("mail", Mail(), after=[other.read_only("check", Quote(), after=[issue])]).after != (issue,)
+
+
+def test_what_side_by_side_steps_do_is_not_read_by_each_other() -> None:
+    """A binding's source has certainly happened when it is read."""
+    trip = new_saga()
+    quote = trip.read_only("quote", Quote(destination="Oslo"))
+    trip.step("book", Book(limit=quote.response.price), after=[quote])
+    book = trip.steps[1]
+    refused(
+        r"step 'charge': reference is filled from book.response.booking_id, but step 'book' need not have happened by "
+        r"then: steps that have are: quote",
+        lambda: trip.step("charge", Charge(reference=book.response.booking_id), after=[quote]),
+    )
+    trip.step("charge", Charge(amount=quote.response.price), after=[book])
+
+
+def test_steps_once_compensated_wait_for_each_other() -> None:
+    """What is told when the saga has been rolled back stands apart, under names of the same saga."""
+    trip = new_saga()
+    book = trip.step("book", Book(destination="Oslo"))
+    first = trip.on_compensated("first", Mail(email=book.request.email, template=trip.failure.message))
+    second = trip.on_compensated("second", Mail(template=first.request.template))
+    beside = trip.on_compensated("beside", Mail(), after=())
+    assert [each.after for each in trip.steps_once_compensated] == [(), (first,), ()]
+    assert trip.steps == (book,)
+    refused(r"has a step 'first' already", lambda: trip.step("first", Book()))
+    refused(r"'second' need not have happened", lambda: trip.step("x", Charge(reference=second.request.template)))
+    refused(
+        r"'second' need not", lambda: trip.on_compensated("x", Mail(template=second.request.template), after=[beside])
+    )
+    refused(r"step 'first' begins once the saga is compensated: nothing", lambda: first.compensated_by(CancelBooking()))
+    look_up = cast("Any", first.looked_up_by)  # the checkers would refuse another response
+    refused(r"step 'first' begins once the saga is compensated and is repeated", lambda: look_up(FindBooking()))
+    refused(
+        r"output of saga 'trip': ticket_id is filled from first",
+        lambda: trip.output(TripPlanned)(ticket_id=first.request.template),
+    )
+
+
+def test_why_a_saga_rolls_back_is_said_only_when_it_does() -> None:
+    """A reference to the failure stands where there is one."""
+    trip = new_saga()
+    book = trip.step("book", Book(destination="Oslo"))
+    for reason, mistake in (
+        (
+            r"step 'x': template is filled from saga.failure.reason, but nothing has",
+            lambda: trip.retriable("x", Mail(template=trip.failure.reason)),
+        ),
+        (
+            r"lookup of step 'book': action_key is filled from saga.failure.step",
+            lambda: book.looked_up_by(FindBooking(action_key=trip.failure.step)),
+        ),
+        (
+            r"output of saga 'trip': ticket_id is filled from saga.failure",
+            lambda: trip.output(TripPlanned)(ticket_id=trip.failure.status_code),
+        ),
+        (
+            r"destination is of type string, not this FailureReference",
+            lambda: cast("Any", Book)(destination=trip.failure),
+        ),
+    ):
+        refused(reason, mistake)
+    assert "name its step, reason" in repr(trip.failure)
+    book.compensated_by(CancelBooking(booking_id=book.response.booking_id, reason=trip.failure.message))
+
+
+def test_codes_are_a_participants_own() -> None:
+    """S4: a code that gRPC makes by itself proves nothing, whoever says so."""
+    listed = (
+        r"which gRPC also makes by itself, .* can be named: INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, FAILED_PREC"
+    )
+    refused(rf"Codes: added_rejected has UNAVAILABLE, {listed}", lambda: Codes(added_rejected=[StatusCode.UNAVAILABLE]))
+    refused(r"already_done has 'ABORTED': pass codes of grpc.S", lambda: Codes(already_done=cast("Any", ["ABORTED"])))
+    lost = [StatusCode.DATA_LOSS]
+    refused(
+        r"DATA_LOSS can't be both added_rejected and already_done",
+        lambda: Codes(added_rejected=lost, already_done=lost),
+    )
+    refused(r"DATA_LOSS can't be both .* removed_rej", lambda: Codes(added_rejected=lost, removed_rejected=lost))
+    book = new_saga().step("book", Book(destination="Oslo"))
+    ok = [StatusCode.OK]
+    refused(
+        r"compensation of step 'book': nothing_to_undo_codes has OK",
+        lambda: book.compensated_by(CancelBooking(), nothing_to_undo_codes=ok),
+    )
 
 
 def test_the_number_of_steps_is_limited() -> None:
@@ -176,6 +317,14 @@ def test_an_incomplete_saga_says_all_that_is_missing() -> None:
     trip.step("mail", Mail())
     trip.output(TripPlanned)(ticket_id=trip.id)
     refused(r"complete: step 'charge' can't be undone; .*; step 'mail' can't be undone", trip.definition)
+    codes = Codes(already_done=[StatusCode.ALREADY_EXISTS])
+    unsettled = Saga("unsettled", input=PlanTrip)
+    charge = unsettled.step("charge", Charge(), codes=codes, settle_delay=timedelta(seconds=1))
+    charge.compensated_by(Refund(), by_key=True)
+    refused(
+        r"'charge' has a settle_delay and no lookup; .*; step 'charge' has already_done codes and no",
+        unsettled.definition,
+    )
     assert repr(trip) == "<saga 'trip': book, charge, mail>"
     assert repr(trip.steps[1]) == "<compensatable step 'charge' of saga 'trip'>"
 
