@@ -124,6 +124,10 @@ class SqlDialect(Protocol):
         """Why what is at the place can't be used as a database, where that can be seen without connecting."""
         ...
 
+    def unsuitable(self, connection: Connection) -> str | None:
+        """Why a ledger can't be kept in this database, whatever it holds."""
+        ...
+
     def lock(self) -> Lock:
         """The lock of the whole ledger."""
         ...

@@ -44,7 +44,7 @@ def upgrade_database(dialect: SqlDialect) -> None:
     lock.acquire()
     connection = WriteConnection(dialect, dialect.migration_engine())
     try:
-        connection.transact(_migrate)
+        connection.transact(lambda transaction: _migrate(transaction, dialect))
     except CommandError as error:
         raise LedgerSchemaError(
             f"the schema of the ledger at {dialect.place} is unknown to this release ({error}): run a newer one"
@@ -84,6 +84,7 @@ def check_schema(dialect: SqlDialect) -> None:
     engine = dialect.reader_engine(1)
     try:
         with engine.connect() as connection:
+            _require_suitable(connection, dialect)
             found = _revision(connection)
     except DBAPIError as error:
         raise _can_not_begin(dialect, error) from error
@@ -123,7 +124,14 @@ def _revision(connection: Connection) -> str | None:
     return revision
 
 
-def _migrate(connection: Connection) -> None:
+def _require_suitable(connection: Connection, dialect: SqlDialect) -> None:
+    why = dialect.unsuitable(connection)
+    if why is not None:
+        raise LedgerSchemaError(f"the {dialect.noun} at {dialect.place} can't hold a ledger: {why}")
+
+
+def _migrate(connection: Connection, dialect: SqlDialect) -> None:
+    _require_suitable(connection, dialect)
     config = configuration()
     config.attributes["connection"] = connection
     command.upgrade(config, "head")

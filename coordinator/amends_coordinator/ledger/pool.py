@@ -48,6 +48,14 @@ class ReadPool:
         self._engine.dispose()
 
     def _ask(self, question: Callable[[Connection], T]) -> T:
+        try:
+            return self._ask_once(question)
+        except DBAPIError as error:
+            if not error.connection_invalidated:
+                raise
+        return self._ask_once(question)  # the connection had ended while it rested; all that rested are gone now
+
+    def _ask_once(self, question: Callable[[Connection], T]) -> T:
         with self._engine.connect() as connection:
             self._dialect.begin_read(connection)
             return question(connection)

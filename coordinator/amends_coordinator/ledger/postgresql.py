@@ -11,6 +11,7 @@ statement, and a connection whose client is gone.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -45,6 +46,7 @@ READ_TIMEOUT_S = 30
 _CLASHES = frozenset({"40001", "40P01"})  # serialization failure, deadlock
 _LOCKED = frozenset({"55P03", "57014"})  # lock timeout, statement timeout
 _DATA_CLASSES = frozenset({"21", "22", "23", "54"})  # cardinality, data, constraints, limits of the program
+_NO_DATABASE = re.compile(r'database ".*" does not exist')
 _REASONS = {
     "25006": "the server only reads: is it a standby?",
     "28000": "the server refuses this user",
@@ -95,6 +97,13 @@ class PostgresqlDialect:
     def obstacle(self) -> str | None:
         """Only connecting can tell."""
         return None
+
+    def unsuitable(self, connection: Connection) -> str | None:
+        """See the protocol."""
+        encoding = connection.exec_driver_sql("SHOW server_encoding").scalar_one()
+        if encoding == "UTF8":
+            return None
+        return f"its encoding is {encoding}, which can't hold every text: make one with createdb --encoding=UTF8"
 
     def lock(self) -> Lock:
         """An advisory lock, on a connection of its own."""
@@ -254,6 +263,8 @@ def _prepare(connection: psycopg.Connection[Any], settings: Mapping[str, str]) -
 
 def _sqlstate(error: DBAPIError) -> str | None:
     state: str | None = getattr(error.orig, "sqlstate", None)
+    if state is None and _NO_DATABASE.search(str(error.orig)):
+        return "3D000"  # of a connection that is refused the driver keeps the text only
     return state
 
 

@@ -66,9 +66,19 @@ def _text(name: str, comment: str) -> Column[Any]:
     return Column(name, Text(), nullable=False, comment=comment)
 
 
+def _id_of_saga() -> String:
+    """Ids sort by their bytes on every database, as they do in Python: pages of several states are merged there."""
+    return String(128).with_variant(String(128, collation="C"), "postgresql")
+
+
 def _saga_id(*, primary_key: bool = False) -> Column[Any]:
     return Column(
-        "saga_id", String(128), ForeignKey("saga.id"), primary_key=primary_key, nullable=False, comment="The saga's id."
+        "saga_id",
+        _id_of_saga(),
+        ForeignKey("saga.id"),
+        primary_key=primary_key,
+        nullable=False,
+        comment="The saga's id.",
     )
 
 
@@ -96,7 +106,7 @@ saga_definition = Table(
 saga = Table(
     "saga",
     metadata,
-    Column("id", String(128), primary_key=True, comment="The saga's id, chosen by the initiator or made here."),
+    Column("id", _id_of_saga(), primary_key=True, comment="The saga's id, chosen by the initiator or made here."),
     Column("definition_name", String(128), nullable=False, comment="The name of the definition that it runs."),
     Column("definition_version", String(64), nullable=False, comment="The version of the definition that it runs."),
     Column(

@@ -82,6 +82,11 @@ class SqliteDialect:
             return "this process may not read and write the file"
         return None
 
+    def unsuitable(self, connection: Connection) -> str | None:
+        """Every SQLite file is as good as another."""
+        del connection
+        return None
+
     def lock(self) -> Lock:
         """A lock on a file beside the database."""
         return FileLock(self.path.with_name(self.path.name + ".lock"))

@@ -28,6 +28,11 @@ def _name(name: str, length: int, comment: str, *, nullable: bool = False) -> sa
     return sa.Column(name, sa.String(length), nullable=nullable, comment=comment)
 
 
+def _id_of_saga(name: str, comment: str) -> sa.Column[Any]:
+    kind = sa.String(128).with_variant(sa.String(128, collation="C"), "postgresql")
+    return sa.Column(name, kind, nullable=False, comment=comment)
+
+
 def _text(name: str, comment: str) -> sa.Column[Any]:
     return sa.Column(name, sa.Text(), nullable=False, comment=comment)
 
@@ -107,7 +112,7 @@ def _participant_instance() -> None:
 def _saga() -> None:
     op.create_table(
         "saga",
-        _name("id", 128, "The saga's id, chosen by the initiator or made here."),
+        _id_of_saga("id", "The saga's id, chosen by the initiator or made here."),
         _name("definition_name", 128, "The name of the definition that it runs."),
         _name("definition_version", 64, "The version of the definition that it runs."),
         _name("state", 24, "RUNNING, COMMITTED, COMPENSATING, COMPENSATED or COMPENSATION_FAILED."),
@@ -162,7 +167,7 @@ def _audit_entry() -> None:
     op.create_table(
         "audit_entry",
         _name("id", 64, "Made by the requester's node: a verb sent again finds its own."),
-        _name("saga_id", 128, "The saga's id."),
+        _id_of_saga("saga_id", "The saga's id."),
         _name("dead_letter_id", 256, "The dead letter that it settled; null: none.", nullable=True),
         _name("verb", 64, "What was done, for example RetryDeadLetter."),
         _text("actor", "Who did it, as authenticated; or unauthenticated: and the peer."),
@@ -181,7 +186,7 @@ def _dead_letter() -> None:
     op.create_table(
         "dead_letter",
         _name("id", 256, "saga_id/step/direction/n."),
-        _name("saga_id", 128, "The saga's id."),
+        _id_of_saga("saga_id", "The saga's id."),
         _count("position", "The order in which the saga's dead letters were opened, from 0."),
         _name("step", 64, "The step; null: the saga as a whole.", nullable=True),
         _name("direction", 16, "ACTION, COMPENSATION or LOOKUP; null: the saga as a whole.", nullable=True),
@@ -206,7 +211,7 @@ def _dead_letter() -> None:
 def _intent() -> None:
     op.create_table(
         "intent",
-        _name("saga_id", 128, "The saga's id."),
+        _id_of_saga("saga_id", "The saga's id."),
         _name("step", 64, "The step's name."),
         _name("direction", 16, "ACTION, COMPENSATION or LOOKUP."),
         _count("position", "The order in which the saga's intents were announced, from 0."),
@@ -235,7 +240,7 @@ def _intent() -> None:
 def _saga_label() -> None:
     op.create_table(
         "saga_label",
-        _name("saga_id", 128, "The saga's id."),
+        _id_of_saga("saga_id", "The saga's id."),
         _name("key", 64, "The label's key."),
         _name("value", 256, "The label's value."),
         sa.ForeignKeyConstraint(["saga_id"], ["saga.id"], name="fk_saga_label_saga_id"),
