@@ -134,7 +134,7 @@ class Driver:
             for effect in effects:
                 self._carry_out(effect)
             if first is not None:
-                self._events.append(first)
+                self._events.appendleft(first)  # before a nudge that came while this was waiting for its turn
             await self._decide_all()
             self._begin_calls()
             await self._over

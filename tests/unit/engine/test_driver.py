@@ -17,8 +17,11 @@ from tests.unit.engine.rig import NOT_SENT, Rig, rig, stored, succeed
 from tests.waiting import eventually, pause
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from amends_coordinator.core.answer import Answer
-    from amends_coordinator.ports.ledger import Write
+    from amends_coordinator.core.ids import Instant
+    from amends_coordinator.ports.ledger import StoredSaga, Write
     from amends_coordinator.ports.participants import CallRequest
 
 BOUND_S = 10.0
@@ -113,3 +116,38 @@ async def test_a_stop_reaches_a_saga_that_was_started_just_before_it() -> None:
         assert (await stage.start("s")).started
         async with asyncio.timeout(BOUND_S):
             await stage.engine.stop(BOUND_S * 10)
+
+
+class TellingLedger(MemoryLedger):
+    """Says when sagas were claimed, just before whoever claimed them goes on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.claimed: Callable[[SagaId], object] = id
+
+    async def claim(self, *, now: Instant, limit: int, held: frozenset[SagaId]) -> Sequence[StoredSaga]:
+        """See the port."""
+        found = await super().claim(now=now, limit=limit, held=held)
+        for each in found:
+            self.claimed(each.saga.id)
+        return found
+
+
+async def test_a_nudge_before_the_drivers_first_turn_comes_after_its_first_event() -> None:
+    """S5: calls that were just made are never taken for those that somebody else left behind."""
+    released = asyncio.Event()
+
+    async def answer(request: CallRequest) -> Answer:
+        if request.saga_id == "first":
+            await released.wait()
+        return await succeed(request)
+
+    ledger = TellingLedger()
+    async with rig(ledger, answer=answer, max_running_sagas=1) as stage:
+        loop = asyncio.get_running_loop()
+        ledger.claimed = lambda saga_id: loop.call_soon(stage.engine.nudge, saga_id)
+        await stage.start("first")
+        await stage.start("s")  # waits in the ledger for room
+        released.set()
+        assert (await stage.end("s")).saga.state is SagaState.COMMITTED
+        assert stage.participants.sides("s") == ["a/action#1", "b/action#1"]
