@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]  # it ships no stubs
 
-from amends_coordinator.core.answer import ABORT_TRAILER, Answer, classify
+from amends_coordinator.core.answer import ABORT_TRAILER, SEALED_TRAILER, Answer, classify
 from amends_coordinator.core.states import Outcome
 from amends_coordinator.core.text import clean_text
 
@@ -58,6 +58,7 @@ def error_answer(error: grpc.aio.AioRpcError) -> Answer:
         status_code=code,
         message=clean_text(error.details() or f"{code}, without a message"),
         reason=reason,
+        sealed=trailers.get(SEALED_TRAILER) == "1",
         retry_delay_us=retry_delay_us,
     )
 

@@ -33,8 +33,14 @@ class Pairs(grpc.aio.Metadata):
         return len(self._pairs)
 
 
-def call_metadata(request: CallRequest, *, ledger_name: str) -> Pairs:
-    """The metadata of one attempt. Every value is ASCII: ids, names and keys are by their patterns."""
+def call_metadata(request: CallRequest, *, ledger_name: str, action_target: str | None) -> Pairs:
+    """The metadata of one attempt. Every value is ASCII: ids, names and keys are by their patterns.
+
+    Args:
+        request: the attempt.
+        ledger_name: the ledger's name.
+        action_target: on a compensation "same" if this participant was called with the action, "other" if another was.
+    """
     pairs = [
         ("idempotency-key", str(request.key)),
         ("amends-key-uuid", key_uuid(ledger_name, request.key)),
@@ -49,8 +55,8 @@ def call_metadata(request: CallRequest, *, ledger_name: str) -> Pairs:
     if request.action_key is not None:
         pairs.append(("amends-action-key", str(request.action_key)))
         pairs.append(("amends-action-key-uuid", key_uuid(ledger_name, request.action_key)))
-    if request.action_target is not None:
-        pairs.append(("amends-action-target", request.action_target))
+    if action_target is not None:
+        pairs.append(("amends-action-target", action_target))
     if request.traceparent:
         pairs.append(("traceparent", request.traceparent))
     if request.tracestate:

@@ -85,10 +85,26 @@ class UnaryParticipants:
         self._turns[service, participant] += 1
         return [instance.address for instance in (*found[turn:], *found[:turn])]
 
+    def _action_target(self, request: CallRequest) -> str | None:
+        """Whether the participant of a compensation is the one that has the action; None on other calls. What can't be
+        known counts as another: that one finds its own work, and takes nothing for undone.
+        """
+        if request.action_method is None:
+            return None
+        services = (request.method.partition("/")[0], request.action_method.partition("/")[0])
+        if services[0] == services[1]:
+            return "same"
+        mine, theirs = (
+            {each.participant for each in self._directory.instances(service=service, participant=request.participant)}
+            for service in services
+        )
+        return "same" if mine & theirs else "other"
+
     async def _send(self, channel: grpc.aio.Channel, request: CallRequest, timeout_s: float) -> Answer:
         # Without serializers bytes go out and come in as they are: what was stored is what is sent, and parsing is
         # ours.
-        metadata = call_metadata(request, ledger_name=self._ledger_name)
+        target = self._action_target(request)
+        metadata = call_metadata(request, ledger_name=self._ledger_name, action_target=target)
         try:
             method: Method = channel.unary_unary(f"/{request.method}")
             call = method(request.request, timeout=timeout_s, metadata=metadata)

@@ -43,7 +43,7 @@ def call_request(saga: Saga, effect: Call, definition: CompiledDefinition, *, no
         deadline_time=_deadline(saga, effect, intent, now),
         step_time=action.created_time,
         action_key=idempotency_key(saga.id, effect.step, Direction.ACTION) if about_action else None,
-        action_target="same" if direction is Direction.COMPENSATION else None,
+        action_method=action.method if direction is Direction.COMPENSATION else None,
         traceparent=saga.traceparent,
         tracestate=saga.tracestate,
         parses=partial(definition.parses, effect.step, direction),

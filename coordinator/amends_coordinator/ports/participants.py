@@ -30,9 +30,8 @@ class CallRequest:
     """One attempt of one call, with everything that its metadata says.
 
     `method` is "package.Service/Method"; `participant` the name that serves it ("" : whichever announces the service);
-    `deadline_time` ends it; `action_key` is set on a compensation and a lookup; `action_target` ("same" or "other") on
-    a
-    compensation; `step_time` is when the action's first attempt was announced;
+    `deadline_time` ends it; `action_key` is set on a compensation and a lookup; `action_method`, the method that the
+    action was called with, on a compensation; `step_time` is when the action's first attempt was announced;
     `parses` tells whether bytes parse as the method's response type.
     """
 
@@ -49,7 +48,7 @@ class CallRequest:
     deadline_time: Instant
     step_time: Instant
     action_key: IdempotencyKey | None
-    action_target: str | None
+    action_method: str | None
     traceparent: str
     tracestate: str
     parses: Callable[[bytes], bool]
