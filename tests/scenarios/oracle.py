@@ -1,14 +1,26 @@
-"""Judges a saga by the participants' journal, which stands outside the system: does the claim match what happened?"""
+"""Judges a saga by the participants' journal, which stands outside the system: does the claim match what happened?
+
+1. COMMITTED: every action's effect once, no undo. COMPENSATED: every effect that happened was undone once, after it
+   happened, and after those of the steps that depend on its step. Otherwise whatever is left is owed, and a person is
+   told.
+2. No two calls with one key at the same time; one key per step and direction; no call without an earlier intent.
+3. A saga that hasn't ended has a due time or a person who was told.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from amends.v1 import saga_pb2
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from amends import Saga
     from tests.scenarios.journal import Entry, Journal
+
+    Ancestors = Mapping[str, frozenset[str]]
 
 DIRECTIONS = {
     "action": saga_pb2.DIRECTION_ACTION,
@@ -17,33 +29,80 @@ DIRECTIONS = {
 }
 
 
-def judge(saga: saga_pb2.Saga, journal: Journal) -> None:
-    """Fail with a sentence if the journal contradicts the saga."""
+def judge(saga: saga_pb2.Saga, journal: Journal, definition: Saga[Any, Any] | None = None) -> None:
+    """Fail with a sentence if the journal contradicts the saga.
+
+    Args:
+        saga: the saga as it claims to be.
+        journal: what the participants wrote down.
+        definition: says which steps depend on which; without it each depends on those before it. Any: its own types.
+    """
     entries = [entry for entry in journal.read() if entry.saga_id == saga.saga_id]
     done = [entry for entry in entries if entry.event == "effect" and entry.direction == "action"]
     undone = [entry for entry in entries if entry.event == "effect" and entry.direction == "compensation"]
+    _undone_in_order(done, undone, _ancestors(saga, definition))
     if saga.state == saga_pb2.Saga.STATE_COMMITTED:
         _committed(saga, done, undone)
     elif saga.state == saga_pb2.Saga.STATE_COMPENSATED:
-        _compensated(done, undone)
+        _compensated(saga, done, undone)
+    else:
+        _says_what_is_left(saga, done, undone)
     _one_key_each(entries)
     _never_two_at_once(entries)
     _intent_before_call(saga, entries)
 
 
+def _ancestors(saga: saga_pb2.Saga, definition: Saga[Any, Any] | None) -> Ancestors:
+    """For each step, all steps that it depends on."""
+    if definition is not None:
+        found: dict[str, frozenset[str]] = {}
+        for step in definition.steps:
+            found[step.name] = frozenset(name for each in step.after for name in (each.name, *found[each.name]))
+        return found
+    names = [intent.step for intent in saga.intents if intent.direction == saga_pb2.DIRECTION_ACTION]
+    return {name: frozenset(names[:place]) for place, name in enumerate(names)}
+
+
+def _undone_in_order(done: list[Entry], undone: list[Entry], ancestors: Ancestors) -> None:
+    """S5: each effect at most once undone, after it happened, and after those of the steps that depend on its step."""
+    steps = [entry.step for entry in undone]
+    assert len(steps) == len(set(steps)), f"undone twice: {steps}"
+    happened = {entry.step: entry.time_s for entry in done}
+    for place, entry in enumerate(undone):
+        assert entry.time_s >= happened.get(entry.step, 0.0), f"{entry.step} was undone before it happened"
+        early = [later for later in steps[place + 1 :] if entry.step in ancestors.get(later, ())]
+        assert not early, f"S5: {entry.step} was undone before {early}, which depend on it"
+
+
 def _committed(saga: saga_pb2.Saga, done: list[Entry], undone: list[Entry]) -> None:
-    actions = {intent.step for intent in saga.intents if intent.direction == saga_pb2.DIRECTION_ACTION}
-    assert sorted(entry.step for entry in done) == sorted(actions), "COMMITTED: each action's effect once"
+    actions = [intent for intent in saga.intents if intent.direction == saga_pb2.DIRECTION_ACTION]
+    by_hand = {intent.step for intent in actions if intent.state == saga_pb2.Intent.STATE_RESOLVED}
+    found = sorted(entry.step for entry in done if entry.step not in by_hand)
+    wanted = sorted(intent.step for intent in actions if intent.step not in by_hand)
+    if saga.unproven:
+        found = sorted(set(found))
+    assert found == wanted, "COMMITTED: each action's effect once"
     assert not undone, f"COMMITTED, yet undone: {undone}"
 
 
-def _compensated(done: list[Entry], undone: list[Entry]) -> None:
-    """Every effect undone once, after it happened, newest first."""
-    assert [entry.step for entry in undone] == [entry.step for entry in reversed(done)], (
-        f"COMPENSATED: done {[e.step for e in done]}, undone {[e.step for e in undone]}"
-    )
-    happened = {entry.step: entry.time_s for entry in done}
-    assert all(entry.time_s >= happened[entry.step] for entry in undone), "undone before it happened"
+def _compensated(saga: saga_pb2.Saga, done: list[Entry], undone: list[Entry]) -> None:
+    """Every effect was undone. Where the end rests on an assumption, a late one may stand: the saga says so."""
+    by_hand = {intent.step for intent in saga.intents if intent.state == saga_pb2.Intent.STATE_RESOLVED}
+    steps = {entry.step for entry in undone}
+    left = [entry.step for entry in done if entry.step not in steps | by_hand]
+    assert not left or saga.unproven, f"COMPENSATED, yet this stands: {left}"
+
+
+def _says_what_is_left(saga: saga_pb2.Saga, done: list[Entry], undone: list[Entry]) -> None:
+    """L1: neither ended nor forgotten, and what is left undone is owed."""
+    open_letters = [letter for letter in saga.dead_letters if not letter.HasField("close_time")]
+    assert saga.attention_required is bool(open_letters)
+    assert saga.HasField("due_time") or open_letters, "L1: it doesn't end, nobody looks at it, and nobody is told"
+    if saga.state == saga_pb2.Saga.STATE_COMPENSATION_FAILED:
+        assert open_letters, "COMPENSATION_FAILED, and nobody is told why"
+        by_hand = {intent.step for intent in saga.intents if intent.state == saga_pb2.Intent.STATE_RESOLVED}
+        left = {entry.step for entry in done} - {entry.step for entry in undone} - by_hand
+        assert saga.compensations_owed >= len(left), f"left undone: {left}, owed: {saga.compensations_owed}"
 
 
 def _one_key_each(entries: list[Entry]) -> None:
