@@ -18,7 +18,6 @@ from amends_coordinator.ports.participants import CallRequest
 
 if TYPE_CHECKING:
     from amends_coordinator.core.decision import Decision
-    from amends_coordinator.core.plan import StepPlan
     from amends_coordinator.core.saga import Intent, Saga
     from amends_coordinator.definitions.compiled import CompiledDefinition
 
@@ -44,7 +43,7 @@ def call_request(saga: Saga, effect: Call, definition: CompiledDefinition, *, no
         deadline_time=_deadline(saga, effect, intent, now),
         step_time=action.created_time,
         action_key=idempotency_key(saga.id, effect.step, Direction.ACTION) if about_action else None,
-        action_target=_action_target(step) if direction is Direction.COMPENSATION else None,
+        action_method=action.method if direction is Direction.COMPENSATION else None,
         traceparent=saga.traceparent,
         tracestate=saga.tracestate,
         parses=partial(definition.parses, effect.step, direction),
@@ -77,16 +76,6 @@ def _deadline(saga: Saga, effect: Call, intent: Intent, now: Instant) -> Instant
     if intent.direction is Direction.ACTION and not saga.point_of_no_return_passed:
         return min(deadline, saga.deadline_time)
     return deadline
-
-
-def _action_target(step: StepPlan) -> str:
-    """Whether whoever undoes a step was called with its action: the methods of one service are one participant's. Told
-    "same", a participant takes an action that it never saw for one that never will be run.
-    """
-    services = {
-        step.call(direction).method.partition("/")[0] for direction in (Direction.ACTION, Direction.COMPENSATION)
-    }
-    return "same" if len(services) == 1 else "other"
 
 
 def _intent(saga: Saga, effect: Call, direction: Direction) -> Intent:
