@@ -10,6 +10,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from shop.demo.stage import CHECKOUT
@@ -46,9 +47,10 @@ def is_gone(process_id: int) -> bool:
 
 
 @contextmanager
-def demo(log: Path) -> Generator[subprocess.Popen[bytes]]:
+def demo(log: Path, **settings: str) -> Generator[subprocess.Popen[bytes]]:
     """A running demo; if it outlives the test it is stopped the polite way, so that it stops its own processes."""
-    with log.open("wb") as said, subprocess.Popen([sys.executable, "-m", "shop.demo"], stdout=said, stderr=said) as run:
+    command, environment = [sys.executable, "-m", "shop.demo"], {**os.environ, **settings}
+    with log.open("wb") as said, subprocess.Popen(command, stdout=said, stderr=said, env=environment) as run:
         try:
             yield run
         finally:
@@ -65,6 +67,21 @@ def test_the_demo_ends_consistent(tmp_path: Path) -> None:
     with demo(log) as run:
         assert run.wait(DEMO_TIMEOUT_S) == 0, log.read_text()
     assert log.read_text().splitlines()[-1] == LAST_LINE
+
+
+@pytest.mark.slow
+@pytest.mark.crash
+@pytest.mark.skipif(os.environ.get("KEEP") == "1", reason="the folder is kept on demand")
+def test_the_demo_on_postgresql(tmp_path: Path, postgres_database: str) -> None:
+    """S1 to S5, L1: the same with the ledger in a database that `LEDGER_URL` names; what is printed has no password."""
+    log = tmp_path / "demo.log"
+    with demo(log, LEDGER_URL=postgres_database.replace("postgres@", "postgres:s3cret@")) as run:
+        assert run.wait(DEMO_TIMEOUT_S) == 0, log.read_text()
+    assert log.read_text().splitlines()[-1] == LAST_LINE
+    assert "s3cret" not in log.read_text()
+    with psycopg.connect(postgres_database) as connection:
+        ended = connection.execute("SELECT state, count(*) FROM saga GROUP BY state ORDER BY state").fetchall()
+    assert ended == [("COMMITTED", 3), ("COMPENSATED", 1)]
 
 
 @pytest.mark.slow

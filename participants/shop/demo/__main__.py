@@ -13,7 +13,7 @@ from shop.demo.audit import Finding, audit
 from shop.demo.books import Books, read_books
 from shop.demo.claims import Claim, claim_of
 from shop.demo.errors import DemoFailedError
-from shop.demo.ledger import QUERIES, select
+from shop.demo.ledger import QUERIES
 from shop.demo.play import play
 from shop.demo.show import comparison, last_line, rows_as_table
 from shop.demo.stage import CHECKOUT, Stage, fresh_stage
@@ -34,6 +34,7 @@ async def run(console: Console) -> int:
         with console.status("starting the coordinator and five services"):
             await stage.start(HOLDS)
         console.print(f"The coordinator listens on {stage.address}; data in {stage.data.relative_to(CHECKOUT)}")
+        console.print(f"The ledger is {stage.ledger.place}")
         async with SagaClient(stage.address) as client:
             claims = [claim_of(await play(stage, client, story, console)) for story in STORIES]
         books = read_books(stage.data)
@@ -63,8 +64,8 @@ def _report(console: Console, claims: Sequence[Claim], books: Books, findings: S
 def _show_ledger(console: Console, stage: Stage, saga_id: str) -> None:
     console.print(f"\nThe ledger's rows of {saga_id}, as SQL shows them:")
     for sql in QUERIES:
-        console.print(sql.replace("?", f"'{saga_id}'"), style="cyan", highlight=False)
-        columns, rows = select(stage.ledger, sql, saga_id)
+        console.print(sql.replace(":saga_id", f"'{saga_id}'"), style="cyan", highlight=False)
+        columns, rows = stage.ledger.select(sql, saga_id)
         console.print(rows_as_table(columns, rows))
 
 

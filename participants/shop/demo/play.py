@@ -12,7 +12,6 @@ from amends import Committed, Compensated, CompensationFailed
 from amends.cli.show import saga_tree
 from amends.v1.saga_pb2 import Saga
 from shop.demo.books import query
-from shop.demo.ledger import intent_state, saga_ended
 from shop.saga import order
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ async def _ending(handle: SagaHandle[OrderPlaced]) -> str:
 async def _crash(stage: Stage, saga_id: str, console: Console) -> None:
     """Kills the coordinator between the authorisation and its record, starts it again, and asks it for nothing.
 
-    How the saga goes on is read from the ledger's file, so that no request can be what sets it going.
+    How the saga goes on is read from the ledger's database, so that no request can be what sets it going.
     """
 
     async def authorized() -> str | None:
@@ -83,11 +82,11 @@ async def _crash(stage: Stage, saga_id: str, console: Console) -> None:
         return str(rows[0][0]) if rows else None
 
     async def ended() -> bool | None:
-        return True if saga_ended(stage.ledger, saga_id) else None
+        return True if stage.ledger.saga_ended(saga_id) else None
 
     authorization_id = await stage.wait_until(authorized, what="the authorisation", timeout_s=SAGA_TIMEOUT_S)
     killed = stage.kill_coordinator()
-    recorded = intent_state(stage.ledger, saga_id, "authorize")
+    recorded = stage.ledger.intent_state(saga_id, "authorize")
     console.print(
         f"[red]coordinator (process {killed}) killed with SIGKILL:[/] payments has {authorization_id}, "
         f"the ledger says authorize is {recorded}"

@@ -18,16 +18,20 @@ from amends.v1.registry_service_pb2 import ListParticipantsRequest
 from amends.v1.registry_service_pb2_grpc import RegistryServiceStub
 from shop.demo.books import PARTICIPANTS
 from shop.demo.errors import DemoFailedError
+from shop.demo.ledger import chosen_ledger
 from shop.demo.processes import Child, start_child, stop_children
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+
+    from shop.demo.ledger import DemoLedger
 
 T = TypeVar("T")
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 START_TIMEOUT_S = 60.0
 STOP_GRACE_S = 3
+LEASE_S = 3
 POLL_INTERVAL_S = 0.02
 LISTENING = re.compile(r"^listening on 127\.0\.0\.1:(\d+)$", re.MULTILINE)
 
@@ -35,9 +39,9 @@ LISTENING = re.compile(r"^listening on 127\.0\.0\.1:(\d+)$", re.MULTILINE)
 class Stage:
     """What runs, where it listens and where it keeps its data."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, ledger: DemoLedger) -> None:
         self.data = data
-        self.ledger = data / "ledger.db"
+        self.ledger = ledger
         self._port = 0
         self._coordinator: Child | None = None
         self._services: list[Child] = []
@@ -54,6 +58,8 @@ class Stage:
         Arguments:
             holds: per service, the planted faults as `--hold-reply` takes them.
         """
+        if not self.ledger.is_made_by_the_coordinator:
+            await self._migrate()
         await self.start_coordinator()
         for name in PARTICIPANTS:
             self._start_service(name, holds.get(name, ()))
@@ -68,9 +74,12 @@ class Stage:
         self._coordinator_starts += 1
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("AMENDS_")}
         settings = {
-            "AMENDS_LEDGER_URL": f"sqlite:///{self.ledger}",
+            "AMENDS_LEDGER_URL": self.ledger.url,
             "AMENDS_PORT": str(self._port),
             "AMENDS_STOP_GRACE_S": str(STOP_GRACE_S),
+            # On PostgreSQL the coordinator that comes after a killed one waits for a lease.
+            "AMENDS_LEASE_TTL_S": str(LEASE_S),
+            "AMENDS_HEARTBEAT_INTERVAL_S": str(LEASE_S / 3),
         }
         coordinator = start_child(
             "coordinator",
@@ -83,6 +92,20 @@ class Stage:
             lambda: _listening_port(coordinator), what="the coordinator to listen", timeout_s=START_TIMEOUT_S
         )
         return coordinator.process.pid
+
+    async def _migrate(self) -> None:
+        """Makes the ledger's tables, as an operator does before the first start."""
+        migrating = start_child(
+            "amends migrate",
+            ["amends.cli", "migrate"],
+            log=self.data / "migrate.log",
+            environment=dict(os.environ) | {"AMENDS_LEDGER_URL": self.ledger.url},
+        )
+        code = await self.wait_until(
+            lambda: _exit_code(migrating), what="amends migrate to end", timeout_s=START_TIMEOUT_S
+        )
+        if code:
+            raise DemoFailedError(f"the ledger's tables could not be made:\n{migrating.last_words()}")
 
     def kill_coordinator(self) -> int:
         """Ends the coordinator with SIGKILL and answers its process id."""
@@ -128,13 +151,22 @@ async def fresh_stage() -> AsyncGenerator[Stage]:
     """A stage in a folder of its own; at the end its processes are stopped, and it is removed unless KEEP=1."""
     parent = CHECKOUT / "var" / "demo"
     parent.mkdir(parents=True, exist_ok=True)
-    stage = Stage(Path(tempfile.mkdtemp(dir=parent)))
+    data = Path(tempfile.mkdtemp(dir=parent))
+    keep = os.environ.get("KEEP") == "1"
     try:
-        yield stage
+        with chosen_ledger(data, keep=keep) as ledger:
+            stage = Stage(data, ledger)
+            try:
+                yield stage
+            finally:
+                stage.stop()
     finally:
-        stage.stop()
-        if os.environ.get("KEEP") != "1":
-            shutil.rmtree(stage.data)
+        if not keep:
+            shutil.rmtree(data)
+
+
+async def _exit_code(child: Child) -> int | None:
+    return child.process.poll()
 
 
 async def _listening_port(coordinator: Child) -> int | None:
@@ -147,4 +179,5 @@ async def _all_announced(registry: RegistryServiceStub) -> bool | None:
         listed = await registry.ListParticipants(ListParticipantsRequest(), timeout=2.0)
     except grpc.aio.AioRpcError:
         return None
-    return True if {participant.name for participant in listed.participants} >= set(PARTICIPANTS) else None
+    there = {participant.name for participant in listed.participants if participant.instances}
+    return True if there >= set(PARTICIPANTS) else None
