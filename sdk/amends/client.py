@@ -18,7 +18,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from amends.coordinator_calls import Bounds, CoordinatorCalls, check_target
 from amends.descriptors import descriptor_of
 from amends.errors import ClientClosedError, DefinitionNotFoundError, WrongMessageError
-from amends.handle import SagaHandle
+from amends.handle import SagaHandle, abort_saga
 from amends.keys import new_saga_id
 from amends.options import check_duration
 from amends.v1 import saga_pb2, saga_service_pb2
@@ -184,6 +184,23 @@ class SagaClient:
         request = saga_service_pb2.GetSagaRequest(saga_id=saga_id)
         answer = await self._connection().call(lambda stub: stub.GetSaga, request, doing=f"looking at saga {saga_id!r}")
         return answer.saga
+
+    async def abort(self, saga_id: str, reason: str = "") -> saga_pb2.Saga:
+        """Asks a saga to roll back; answers the saga as its row stands afterwards, with its dead letters.
+
+        It rolls back from then on, whatever becomes of this client; `SagaHandle.wait` tells its end. Safe to repeat: a
+        saga that rolls back, or has done so, answers the same again.
+
+        Arguments:
+            saga_id: the saga.
+            reason: why, at most 512 bytes; kept in the saga's failure.
+
+        Raises:
+            PastPointOfNoReturnError: it only goes forward, or has committed; nothing was changed.
+            SagaNotFoundError: no saga has this id.
+            CoordinatorUnavailableError: it may have been accepted all the same: ask again.
+        """
+        return await abort_saga(self._connection(), saga_id, reason)
 
     async def list(
         self, *, states: Iterable[saga_pb2.Saga.State.ValueType] = (), page_size: int = 0

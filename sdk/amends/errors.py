@@ -112,6 +112,13 @@ class SagaIdInUseError(CoordinatorError):
     """The id was used with another definition or another input; that saga is unchanged. What to do: use a new id."""
 
 
+class PastPointOfNoReturnError(CoordinatorError):
+    """The saga can't be aborted any more; it only goes forward, and nothing was changed.
+
+    What to do: wait for its end, and undo what it did with a saga of its own if it isn't wanted after all.
+    """
+
+
 class CoordinatorUnavailableError(CoordinatorError):
     """No coordinator answered, or it can't work just now. What to do: see `what_to_do`; repeating is safe.
 

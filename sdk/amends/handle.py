@@ -82,6 +82,10 @@ class SagaHandle(Generic[Out]):
         doing = f"looking at saga {self.saga_id!r}"
         return (await self._connection().call(lambda stub: stub.GetSaga, request, doing=doing)).saga
 
+    async def abort(self, reason: str = "") -> saga_pb2.Saga:
+        """Asks the saga to roll back; see `SagaClient.abort`."""
+        return await abort_saga(self._connection(), self.saga_id, reason)
+
     def end(self, saga: saga_pb2.Saga) -> Committed[Out] | Compensated | CompensationFailed:
         """An end as the coordinator tells it, with this saga's types; raises `UnreadableAnswerError` like `wait`."""
         if saga.state == saga_pb2.Saga.STATE_COMMITTED:
@@ -115,6 +119,12 @@ class SagaHandle(Generic[Out]):
         wanted = self._saga.output_type
         name = descriptor_of(wanted).full_name if wanted is not None else "nothing"
         return f"the output of saga {saga.saga_id!r} ({saga.definition_name}) should be a {name}, but"
+
+
+async def abort_saga(calls: CoordinatorCalls, saga_id: str, reason: str) -> saga_pb2.Saga:
+    """The saga after it was asked to roll back; raises what `SagaClient.abort` says."""
+    request = saga_service_pb2.AbortSagaRequest(saga_id=saga_id, reason=reason)
+    return (await calls.call(lambda stub: stub.AbortSaga, request, doing=f"aborting saga {saga_id!r}")).saga
 
 
 def _open_dead_letters(saga: saga_pb2.Saga) -> tuple[OpenDeadLetter, ...]:

@@ -28,6 +28,7 @@ _BY_REASON: dict[str, tuple[type[errors.CoordinatorError], str]] = {
         "",
     ),
     "SAGA_ID_IN_USE": (errors.SagaIdInUseError, ""),
+    "PAST_POINT_OF_NO_RETURN": (errors.PastPointOfNoReturnError, ""),
     "LEDGER_UNAVAILABLE": (errors.CoordinatorUnavailableError, ""),
     "STOPPING": (errors.CoordinatorUnavailableError, ""),
     "NOT_YET": (errors.NotYetError, "Use a release of the coordinator that carries it out."),

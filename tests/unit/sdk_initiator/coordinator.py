@@ -120,6 +120,12 @@ class TellingCoordinator(SagaServiceServicer):
             pass
         return api.WaitSagaResponse(saga=self.sagas[request.saga_id])
 
+    async def AbortSaga(self, request: api.AbortSagaRequest, context: Context) -> api.AbortSagaResponse:
+        """Marks the saga."""
+        await self._note("AbortSaga", request, context)
+        self.sagas[request.saga_id].abort_requested = True
+        return api.AbortSagaResponse(saga=self.sagas[request.saga_id])
+
     async def _note(self, method: str, request: Message, context: Context) -> None:
         metadata = dict(context.invocation_metadata() or ())
         self.asked.append(Asked(method, request, metadata, context.time_remaining()))

@@ -29,6 +29,7 @@ from amends import (
     NotACoordinatorError,
     NotYetError,
     OpenDeadLetter,
+    PastPointOfNoReturnError,
     Saga,
     SagaClient,
     SagaCompensated,
@@ -337,6 +338,16 @@ async def test_nobody_at_the_address(dead_address: str) -> None:
     assert (caught.value.reason, caught.value.status_code) == ("NO_COORDINATOR", grpc.StatusCode.UNAVAILABLE)
 
 
+async def test_an_abort_is_repeated_and_answers_the_saga(client: SagaClient, coordinator: TellingCoordinator) -> None:
+    """S10: an abort whose answer got lost is sent again by itself; client and handle ask for the same."""
+    handle = await client.start(whole_saga(), PlanTrip(), saga_id="trip-1")
+    coordinator.refusals.append(Refusal(grpc.StatusCode.UNAVAILABLE, details=[error_info("LEDGER_UNAVAILABLE")]))
+    assert (await handle.abort("not wanted")).abort_requested
+    assert (await client.abort("trip-1", "not wanted")).abort_requested
+    asked = [each.request for each in coordinator.asked if each.method == "AbortSaga"]
+    assert asked == [api.AbortSagaRequest(saga_id="trip-1", reason="not wanted")] * 3
+
+
 async def test_a_coordinator_that_does_not_answer_in_time(client: SagaClient, coordinator: TellingCoordinator) -> None:
     """A lost answer proves nothing, and the error says so."""
     coordinator.refusals.append(Refusal(grpc.StatusCode.DEADLINE_EXCEEDED))
@@ -365,6 +376,11 @@ async def test_refusals_become_errors_with_reason_fields_and_next_step(
             "Corr",
         ),
         (Refusal(code.ALREADY_EXISTS, details=[error_info("SAGA_ID_IN_USE")]), SagaIdInUseError, ""),
+        (
+            Refusal(code.FAILED_PRECONDITION, details=[error_info("PAST_POINT_OF_NO_RETURN")]),
+            PastPointOfNoReturnError,
+            "",
+        ),
         (Refusal(code.UNIMPLEMENTED, details=[error_info("NOT_YET")]), NotYetError, "release"),
         (Refusal(code.UNIMPLEMENTED), NotACoordinatorError, "Check that an amends coordinator"),
         (Refusal(code.INTERNAL, details=[error_info("COORDINATOR_FAULT")]), CoordinatorError, ""),
