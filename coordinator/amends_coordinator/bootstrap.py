@@ -48,7 +48,8 @@ class Coordinator:
 
     def __init__(self, settings: Settings, *, ledger: Ledger) -> None:
         ids, clock = SystemIds(), SystemClock()
-        self.node = NodeId(f"{settings.node_name or socket.gethostname()}-{ids.token()[:12]}")
+        # Cut, because the ledger keeps 64 characters of both parts together.
+        self.node = NodeId(f"{(settings.node_name or socket.gethostname())[:51]}-{ids.token()[:12]}")
         self._settings = settings
         self._ledger = ledger
         self._ledger_is_open = False
