@@ -13,9 +13,21 @@ from hypothesis import event, given, reject
 from hypothesis import strategies as st
 
 from amends.v1 import saga_definition_pb2 as pb
+from amends_coordinator.definitions.compiled import compile_definition
 from amends_coordinator.definitions.registration import InvalidDefinitionError, resolve
-from tests.unit.definitions.samples import ANNOUNCED, PACKAGE, SERVICE, TRIP, definition
+from tests.unit.definitions.samples import ANNOUNCED, PACKAGE, SERVICE, TRIP, definition, stored
 
+RICH = f"""{TRIP}
+on_compensated {{ name: "sorry" action {{ method: "{SERVICE}/Everything" request {{
+  bindings {{ target: "key" failure: FAILURE_FIELD_REASON }} }} }} }}
+on_compensated {{ name: "too" after_none: true guarantee: GUARANTEE_NONE action {{ method: "{SERVICE}/Hold" }} }}
+steps {{ name: "beside" after: "pay" kind: STEP_KIND_READ_ONLY action {{ method: "{SERVICE}/Everything" }} }}
+"""
+HELD = f"""
+steps {{ name: "hold" on_unknown: ON_UNKNOWN_PARK settle_delay {{ seconds: 9 }} at_most_once: true
+  action {{ method: "{SERVICE}/Hold" added_rejected_codes: STATUS_CODE_DATA_LOSS idempotency_window {{ seconds: 99 }} }}
+  compensation {{ method: "{SERVICE}/Free" by_key: true nothing_to_undo_codes {{ codes: STATUS_CODE_NOT_FOUND }} }} }}
+"""
 MALFORMED = sorted((Path(__file__).parent / "malformed").glob("*.txtpb"))
 HEAD = f'name: "trip" input_type: "{PACKAGE}.Trip"'
 
@@ -68,7 +80,7 @@ def test_a_hostile_path_is_cut_short() -> None:
 @given(st.data())
 def test_a_damaged_definition_is_faulty_or_sound(data: st.DataObject) -> None:
     """L2: whatever bytes a client sends as a definition, they end in faults or in a version, never in a traceback."""
-    written = definition(TRIP)
+    written = definition(data.draw(st.sampled_from([TRIP, RICH, HEAD + HELD]), "definition"))
     if data.draw(st.booleans(), "carries its descriptors"):
         written.descriptors.CopyFrom(ANNOUNCED)
     content = bytearray(written.SerializeToString())
@@ -81,10 +93,11 @@ def test_a_damaged_definition_is_faulty_or_sound(data: st.DataObject) -> None:
     except DecodeError:
         reject()
     try:
-        version = resolve(damaged, announced=[ANNOUNCED]).version
+        resolved = resolve(damaged, announced=[ANNOUNCED])
     except InvalidDefinitionError as caught:
         faults = caught.faults
     else:
         faults = ()
-        assert resolve(damaged, announced=[ANNOUNCED]).version == version
+        assert resolve(resolved) == resolved
+        assert compile_definition(stored(resolved)).version == resolved.version
     event("faulty" if faults else "sound")
