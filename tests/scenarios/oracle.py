@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from amends import CompensationFailurePolicy
 from amends.v1 import saga_pb2
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def judge(saga: saga_pb2.Saga, journal: Journal, definition: Saga[Any, Any] | No
     entries = [entry for entry in journal.read() if entry.saga_id == saga.saga_id]
     done = [entry for entry in entries if entry.event == "effect" and entry.direction == "action"]
     undone = [entry for entry in entries if entry.event == "effect" and entry.direction == "compensation"]
-    _undone_in_order(done, undone, _ancestors(saga, definition))
+    _undone_in_order(done, undone, _ancestors(saga, definition), _passed_over(saga, definition))
     if saga.state == saga_pb2.Saga.STATE_COMMITTED:
         _committed(saga, done, undone)
     elif saga.state == saga_pb2.Saga.STATE_COMPENSATED:
@@ -63,14 +64,21 @@ def _ancestors(saga: saga_pb2.Saga, definition: Saga[Any, Any] | None) -> Ancest
     return {name: frozenset(names[:place]) for place, name in enumerate(names)}
 
 
-def _undone_in_order(done: list[Entry], undone: list[Entry], ancestors: Ancestors) -> None:
+def _passed_over(saga: saga_pb2.Saga, definition: Saga[Any, Any] | None) -> set[str]:
+    """The steps that were parked for a while: unless it halts, a saga goes on past them."""
+    halts = definition is not None and definition.compensation_failure_policy is CompensationFailurePolicy.HALT
+    return set() if halts else {letter.step for letter in saga.dead_letters}
+
+
+def _undone_in_order(done: list[Entry], undone: list[Entry], ancestors: Ancestors, passed_over: set[str]) -> None:
     """S5: each effect at most once undone, after it happened, and after those of the steps that depend on its step."""
     steps = [entry.step for entry in undone]
     assert len(steps) == len(set(steps)), f"undone twice: {steps}"
     happened = {entry.step: entry.time_s for entry in done}
     for place, entry in enumerate(undone):
         assert entry.time_s >= happened.get(entry.step, 0.0), f"{entry.step} was undone before it happened"
-        early = [later for later in steps[place + 1 :] if entry.step in ancestors.get(later, ())]
+        later_ones = (later for later in steps[place + 1 :] if later not in passed_over)
+        early = [later for later in later_ones if entry.step in ancestors.get(later, ())]
         assert not early, f"S5: {entry.step} was undone before {early}, which depend on it"
 
 

@@ -41,6 +41,8 @@ class Fate(Enum):
     """It is gone, and the coordinator's connection breaks."""
     DOUBLED = auto()
     """It is handed on, and so is its answer; `deliver` hands on a second copy later."""
+    LOST = auto()
+    """It is handed on and carried out, and then the coordinator's connection breaks."""
     UNHEARD = auto()
     """It is handed on and carried out, and the coordinator hears nothing."""
 
@@ -124,6 +126,8 @@ class Network:
         if fate in (Fate.HELD, Fate.UNHEARD):
             await asyncio.Event().wait()
         answer, trailers = await self._send(packet, context.time_remaining())
+        if fate is Fate.LOST:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the connection broke")
         context.set_trailing_metadata(trailers)
         return answer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from amends import Method, Retry, Saga, Step, method
 from timeline.v1.timeline_pb2 import (
@@ -16,6 +16,9 @@ from timeline.v1.timeline_pb2 import (
     UndoResponse,
 )
 from timeline.v1.timeline_pb2_grpc import BarrierServiceServicer, KeyServiceServicer, PlainServiceServicer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Timeline: TypeAlias = Saga[TimelineInput, None]
 
@@ -77,9 +80,10 @@ def undoable(
     retry: Retry = LONG,
     undo_retry: Retry = LONG,
     findable: bool = False,
+    after: Sequence[Step[DoRequest, DoResponse]] | None = None,
 ) -> Step[DoRequest, DoResponse]:
     """Adds a compensatable step whose undo finds its work by key; `findable`: it can be looked up."""
-    step = saga.step(name, promise.do(name=name), timeout=timeout, retry=retry)
+    step = saga.step(name, promise.do(name=name), timeout=timeout, retry=retry, after=after)
     step.compensated_by(promise.undo(name=name), by_key=True, timeout=ATTEMPT, retry=undo_retry)
     if findable:
         step.looked_up_by(promise.find(name=name), timeout=ATTEMPT, retry=SHORT)

@@ -11,7 +11,8 @@ import grpc
 
 from amends import SagaClient
 from amends.v1 import registry_service_pb2, registry_service_pb2_grpc, saga_pb2
-from tests.scenarios.inside import inside
+from tests.scenarios.desk import Desk
+from tests.scenarios.inside import Inside, inside
 from tests.scenarios.journal import Journal
 from tests.scenarios.oracle import judge
 from tests.scenarios.processes import Process, coordinator
@@ -38,8 +39,16 @@ class Stage:
     participant: Participant
     network: Network
     journal: Journal
+    here: Inside | None = None
     definitions: dict[str, Saga[Any, Any]] = field(default_factory=dict[str, "Saga[Any, Any]"])  # their own types each
     _seen: dict[str, saga_pb2.Saga] = field(default_factory=dict[str, saga_pb2.Saga])
+
+    @property
+    def desk(self) -> Desk:
+        """The operator's desk, where the coordinator runs in the test's own process."""
+        if self.here is None:
+            raise AssertionError("this stage's coordinator is a process of its own")
+        return Desk(self.here)
 
     async def start(self, saga: Saga[timeline_pb2.TimelineInput, None], saga_id: str = "s") -> SagaHandle[None]:
         """Start a saga."""
@@ -79,14 +88,17 @@ def at_rest(saga: saga_pb2.Saga) -> bool:
     return saga.state in (*ENDED, saga_pb2.Saga.STATE_COMPENSATION_FAILED) or saga.attention_required
 
 
-def announcement(address: str) -> registry_service_pb2.RegisterParticipantRequest:
-    """Announces the participant's services at an address."""
-    return registry_service_pb2.RegisterParticipantRequest(
-        name="timeline",
-        services=[BARRIER, KEY, PLAIN],
-        instance=registry_service_pb2.ParticipantInstance(instance_id="i-1", address=address),
-        descriptors=files_of(timeline_pb2.DESCRIPTOR),
-    )
+async def announce(registry: registry_service_pb2_grpc.RegistryServiceStub, address: str) -> None:
+    """Announce each service as a participant of its own: what one remembers, the others don't know."""
+    for service in (BARRIER, KEY, PLAIN):
+        await registry.RegisterParticipant(
+            registry_service_pb2.RegisterParticipantRequest(
+                name=service.rpartition(".")[2].removesuffix("Service").lower(),
+                services=[service],
+                instance=registry_service_pb2.ParticipantInstance(instance_id="i-1", address=address),
+                descriptors=files_of(timeline_pb2.DESCRIPTOR),
+            )
+        )
 
 
 @asynccontextmanager
@@ -97,8 +109,8 @@ async def staged(ledger_url: str, data: Path, **settings: object) -> AsyncGenera
         participant = await stack.enter_async_context(participating(journal))
         network = await stack.enter_async_context(between(journal, participant.address))
         here = await stack.enter_async_context(inside(data, ledger_url=ledger_url, **settings))
-        await here.registry.RegisterParticipant(announcement(network.address))
-        stage = Stage(here.client, participant, network, journal)
+        await announce(here.registry, network.address)
+        stage = Stage(here.client, participant, network, journal, here)
         yield stage
         await stage.look_back()
 
@@ -122,9 +134,7 @@ async def killable(ledger_url: str, data: Path, **settings: str) -> AsyncGenerat
         stack.push_async_callback(process.stop)
         await process.start()
         async with grpc.aio.insecure_channel(process.address) as channel:
-            await registry_service_pb2_grpc.RegistryServiceStub(channel).RegisterParticipant(
-                announcement(network.address)
-            )
+            await announce(registry_service_pb2_grpc.RegistryServiceStub(channel), network.address)
         client = await stack.enter_async_context(SagaClient(process.address, unavailable_timeout=BOUND))
         stage = Stage(client, participant, network, journal)
         yield Killable(stage, process)
