@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 from google.protobuf import text_format
+from hypothesis import given
+from hypothesis import strategies as st
 
 from amends.v1 import annotations_pb2
 from amends.v1 import saga_definition_pb2 as pb
@@ -14,6 +16,7 @@ from amends_coordinator.core.ids import StepName
 from amends_coordinator.core.plan import StepPlan
 from amends_coordinator.core.saga import Failure, Saga
 from amends_coordinator.core.states import Direction, Guarantee, OnUnknown
+from amends_coordinator.definitions.codes import CodeSets
 from amends_coordinator.definitions.compiled import CompiledDefinition, compile_definition
 from amends_coordinator.definitions.registration import InvalidDefinitionError, resolve
 from definitions_test.v1 import lodging_pb2
@@ -266,3 +269,15 @@ def test_a_definition_of_the_release_before_still_runs() -> None:
     now = compile_definition(stored(registered(definition(TRIP)))).plan
     assert of.plan.steps == now.steps, "Book promises a barrier, but nothing was known of Cancel and FindBooking"
     assert (of.plan.on_compensated, of.plan.timeout_us) == ((), now.timeout_us)
+
+
+CODES = st.frozensets(st.sampled_from(annotations_pb2.StatusCode.values()), max_size=3)
+CODE_SETS = st.builds(CodeSets, CODES, CODES, CODES)
+
+
+@given(CODE_SETS, CODE_SETS)
+def test_saying_it_twice_changes_nothing(said: CodeSets, annotated: CodeSets) -> None:
+    """Promise: whatever a definition and an annotation say of a code, what is stored means the same again."""
+    once = said.before(annotated)
+    assert once.before(annotated) == once
+    assert (once.added >= said.added, once.removed >= said.removed, once.done >= said.done) == (True, True, True)
