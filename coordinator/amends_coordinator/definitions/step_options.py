@@ -49,10 +49,13 @@ def _check_settle_delay(step: pb.Step, path: str, faults: FaultList) -> None:
         faults.add(path, "it says when a lookup is believed, and the step has none; give it one, or leave this out")
     span = Span(path=path, default_us=None, longest_us=LONGEST_SETTLE_DELAY_US)
     delay_us = span.fill(step.settle_delay, faults, given=True)
-    window_us = step.action.idempotency_window.ToMicroseconds() if step.action.HasField("idempotency_window") else None
-    if delay_us is not None and window_us is not None and delay_us >= window_us:
+    if delay_us is None or not step.action.HasField("idempotency_window"):
+        return
+    timeout_us = step.action.timeout.ToMicroseconds()
+    window_us = step.action.idempotency_window.ToMicroseconds()
+    if timeout_us + delay_us >= window_us:
         faults.add(
             path,
-            f"{readable(delay_us)} is not shorter than the action's idempotency_window, {readable(window_us)}, so the"
-            " lookup could never be believed; choose a shorter one",
+            f"with one attempt of the action ({readable(timeout_us)}) it is not shorter than the action's"
+            f" idempotency_window, {readable(window_us)}, so the lookup could never be believed; choose a shorter one",
         )

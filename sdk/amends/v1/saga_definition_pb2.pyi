@@ -322,8 +322,8 @@ class Step(_message.Message):
     @_builtins.property
     def settle_delay(self) -> _duration_pb2.Duration:
         """How long after the deadline of the action's last attempt a lookup that finds nothing is believed although it seals
-        nothing; a saga that ends on that is marked `unproven`. Only on a compensatable step with a lookup, and shorter than
-        the action's `idempotency_window`. From 1 ms to 30 days. Unset: such an answer is never believed.
+        nothing; a saga that ends on that is marked `unproven`. Only on a compensatable step with a lookup; with the action's
+        timeout shorter than its `idempotency_window`. From 1 ms to 30 days. Unset: such an answer is never believed.
         """
 
     def __init__(
