@@ -1,4 +1,4 @@
-"""What holds for every scenario: whatever happens, nobody's log has a traceback."""
+"""What holds for every scenario: whatever happens, nobody's log has a traceback. Some are played on both databases."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.timelines.databases import ledger_url
+
 if TYPE_CHECKING:
     from collections.abc import Generator
+
+__all__ = ["ledger_url", "no_traceback"]
 
 
 @pytest.fixture(autouse=True)

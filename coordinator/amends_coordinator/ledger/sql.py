@@ -82,7 +82,7 @@ class SqlLedger(SqlRepairs):
         patience_s: how long a call waits for a database that fails, before it raises `LedgerUnavailableError`.
     """
 
-    def __init__(self, dialect: SqlDialect, *, read_connections: int = 4, patience_s: float = 5.0) -> None:
+    def __init__(self, dialect: SqlDialect, *, read_connections: int = 5, patience_s: float = 5.0) -> None:
         self._dialect = dialect
         self._read_connections = read_connections
         self._patience_s = patience_s

@@ -16,7 +16,7 @@ OWN_PACKAGES = {"amends", "amends_coordinator"}
 
 LedgerUrl = Annotated[
     str | None,
-    typer.Option(help="Where the ledger is, as an SQLAlchemy URL (AMENDS_LEDGER_URL).", metavar="URL"),
+    typer.Option(help="Where the ledger is: sqlite:///… or postgresql://… (AMENDS_LEDGER_URL).", metavar="URL"),
 ]
 
 

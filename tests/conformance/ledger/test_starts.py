@@ -49,7 +49,7 @@ async def test_the_same_request_again_is_still_the_starter(ledger: Ledger) -> No
 
 
 @pytest.mark.timeline
-async def test_b1_two_starts_with_one_id_at_once(ledger: Ledger) -> None:
+async def test_b01_two_starts_with_one_id_at_once(ledger: Ledger) -> None:
     """B1, S9: of starts with one id that come together one starts; only its intents are stored, whole."""
     one = saga("order-1")
     other = replace(saga("order-1"), input=b"other", intents=(intent("pay"), intent("pray")))

@@ -113,7 +113,7 @@ async def test_a_refused_decision_spoils_no_other(ledger: Ledger) -> None:
 
 
 @pytest.mark.timeline
-async def test_b1_two_decisions_about_one_saga_at_once(ledger: Ledger) -> None:
+async def test_b01_two_decisions_about_one_saga_at_once(ledger: Ledger) -> None:
     """B1: of two decisions on one version that come together one is applied, and the other is told."""
     value = saga("order-1")
     await ledger.start(new(value))
@@ -148,7 +148,7 @@ async def test_v16_a_decision_that_is_sent_again_is_recognised(ledger: Ledger) -
 
 
 @pytest.mark.timeline
-async def test_b3_one_nul_among_64_sagas(ledger: Ledger) -> None:
+async def test_b03_one_nul_among_64_sagas(ledger: Ledger) -> None:
     """B3: text that databases refuse neither fails its own saga nor the 63 others."""
     values = [saga(f"order-{number}") for number in range(64)]
     await asyncio.gather(*(ledger.start(new(value)) for value in values))
