@@ -30,8 +30,8 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid")
 
     ledger_url: str = Field(default="sqlite:///amends.db", min_length=1, repr=False)
-    """Where the ledger is: `sqlite:///file`, `postgresql://user:password@host:port/database`, or `memory:`. It may hold a
-    password, so it is never printed. Default: the SQLite file `amends.db` in the working directory."""
+    """Where the ledger is: `sqlite:///file`, `postgresql://user:password@host:port/database`, or `memory:`. It may hold
+    a password, so it is never printed. Default: the SQLite file `amends.db` in the working directory."""
 
     host: str = Field(default="127.0.0.1", min_length=1, max_length=253, pattern=r"^[^\s/]+$")
     """The address to listen on. Default 127.0.0.1; one that other machines reach needs `insecure`, since there is no
