@@ -10,6 +10,9 @@ import grpc.aio
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import TypeAlias
+
+    Method: TypeAlias = grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
 
 MOST_CHANNELS = 1_000
 
@@ -17,7 +20,22 @@ TRAILERS_LIMIT_BYTES = 1 << 20
 """How much a participant may say in an answer's metadata. Above gRPC's own limit of 8 KiB it would drop the answer, by
 chance, and a clear no with a long text would be unknown."""
 
-Channel = grpc.aio.Channel
+
+class Connection:
+    """The channel to one address, and the methods that were called over it."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.channel = channel
+        self._methods: dict[str, Method] = {}
+
+    def method(self, name: str) -> Method:
+        """What calls "package.Service/Method". Without serializers, so that bytes go out and come in as they are: what
+        was stored is what is sent, and parsing is ours.
+        """
+        method = self._methods.get(name)
+        if method is None:
+            method = self._methods[name] = self.channel.unary_unary(f"/{name}")
+        return method
 
 
 def channel_options(payload_limit_bytes: int) -> list[tuple[str, int]]:
@@ -47,43 +65,49 @@ class Channels:
     def __init__(self, *, payload_limit_bytes: int, connect_gate_s: float) -> None:
         self._options = channel_options(payload_limit_bytes)
         self._gate_s = connect_gate_s
-        self._channels: OrderedDict[str, Channel] = OrderedDict()
+        self._connections: OrderedDict[str, Connection] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
 
-    async def ready(self, addresses: Sequence[str]) -> Channel | None:
-        """The first ready channel among these addresses, in their order; None if none is ready within the gate."""
-        channels = [self._channel(address) for address in addresses]
-        for channel in channels:
-            if channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY:
-                return channel
-        return await self._first_ready(channels) if channels else None
+    def ready_now(self, addresses: Sequence[str]) -> Connection | None:
+        """The first connection among these addresses, in their order, that is ready; until then all are made to
+        connect.
+        """
+        for address in addresses:
+            connection = self._connection(address)
+            if connection.channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY:
+                return connection
+        return None
+
+    async def ready(self, addresses: Sequence[str]) -> Connection | None:
+        """The first connection among these addresses that gets ready within the gate; None if none does."""
+        return await self._first_ready([self._connection(address) for address in addresses]) if addresses else None
 
     async def close(self) -> None:
         """Close all channels; calls that are still going on are cancelled."""
-        channels = tuple(self._channels.values())
-        self._channels.clear()
-        await asyncio.gather(*(channel.close() for channel in channels), *self._closing)
+        connections = tuple(self._connections.values())
+        self._connections.clear()
+        await asyncio.gather(*(connection.channel.close() for connection in connections), *self._closing)
 
-    def _channel(self, address: str) -> Channel:
-        channel = self._channels.get(address)
-        if channel is None:
-            channel = grpc.aio.insecure_channel(address, options=self._options)
-            self._channels[address] = channel
+    def _connection(self, address: str) -> Connection:
+        connection = self._connections.get(address)
+        if connection is None:
+            connection = Connection(grpc.aio.insecure_channel(address, options=self._options))
+            self._connections[address] = connection
             self._close_oldest()
         else:
-            self._channels.move_to_end(address)
-        return channel
+            self._connections.move_to_end(address)
+        return connection
 
     def _close_oldest(self) -> None:
         """Participants move; channels to where they were must not pile up."""
-        if len(self._channels) > MOST_CHANNELS:
-            address, oldest = self._channels.popitem(last=False)
-            task = asyncio.create_task(oldest.close(), name=f"close channel to {address}")
+        if len(self._connections) > MOST_CHANNELS:
+            address, oldest = self._connections.popitem(last=False)
+            task = asyncio.create_task(oldest.channel.close(), name=f"close channel to {address}")
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
-    async def _first_ready(self, channels: Sequence[Channel]) -> Channel | None:
-        waits = {asyncio.ensure_future(channel.channel_ready()): channel for channel in channels}
+    async def _first_ready(self, connections: Sequence[Connection]) -> Connection | None:
+        waits = {asyncio.ensure_future(connection.channel.channel_ready()): connection for connection in connections}
         try:
             done, _ = await asyncio.wait(waits, timeout=self._gate_s, return_when=asyncio.FIRST_COMPLETED)
             return next((waits[wait] for wait in done if wait.exception() is None), None)

@@ -8,23 +8,26 @@ from typing import TYPE_CHECKING
 
 import grpc.aio
 
+from amends_coordinator.core.states import Direction, StepKind
 from amends_coordinator.definitions.keys import key_uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from amends_coordinator.core.ids import Instant
     from amends_coordinator.ports.participants import CallRequest
 
 
+LOWER_CASE: Mapping[str, str] = {word: word.value.lower() for word in (*StepKind, *Direction)}
+
+
 class Pairs(grpc.aio.Metadata):
-    """Metadata as the pairs that it is made of. gRPC's own class sorts them into a dictionary of lists first and takes
-    that apart again, which costs more than all the rest of building them.
+    """Metadata as the pairs that it is made of, to be sent and nothing else. gRPC's own class sorts them into a
+    dictionary of lists first and takes that apart again, which costs more than all the rest of building them.
     """
 
     def __init__(self, pairs: Sequence[tuple[str, str]]) -> None:
-        super().__init__()
-        self._pairs = pairs
+        self._pairs = pairs  # and no `super().__init__()`: it makes the dictionary
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         return iter(self._pairs)
@@ -41,19 +44,19 @@ def call_metadata(request: CallRequest, *, ledger_name: str, action_target: str 
         ledger_name: the ledger's name.
         action_target: on a compensation "same" if this participant was called with the action, "other" if another was.
     """
-    pairs = [
-        ("idempotency-key", str(request.key)),
+    pairs: list[tuple[str, str]] = [
+        ("idempotency-key", request.key),
         ("amends-key-uuid", key_uuid(ledger_name, request.key)),
         ("amends-ledger", ledger_name),
-        ("amends-saga-id", str(request.saga_id)),
-        ("amends-step", str(request.step)),
-        ("amends-kind", request.kind.value.lower()),
-        ("amends-direction", request.direction.value.lower()),
+        ("amends-saga-id", request.saga_id),
+        ("amends-step", request.step),
+        ("amends-kind", LOWER_CASE[request.kind]),
+        ("amends-direction", LOWER_CASE[request.direction]),
         ("amends-attempt", str(request.attempt)),
         ("amends-step-time", rfc3339(request.step_time)),
     ]
     if request.action_key is not None:
-        pairs.append(("amends-action-key", str(request.action_key)))
+        pairs.append(("amends-action-key", request.action_key))
         pairs.append(("amends-action-key-uuid", key_uuid(ledger_name, request.action_key)))
     if action_target is not None:
         pairs.append(("amends-action-target", action_target))

@@ -17,13 +17,11 @@ from amends_coordinator.core.text import clean_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import TypeAlias
 
+    from amends_coordinator.calls.channels import Connection
     from amends_coordinator.ports.clock import Clock
     from amends_coordinator.ports.directory import Directory
     from amends_coordinator.ports.participants import CallRequest
-
-    Method: TypeAlias = grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
 
 NOT_ENOUGH_TIME_US = 500
 """A call with less time than this left is not sent: some handlers would begin although nobody waits any more. Half of
@@ -64,13 +62,13 @@ class UnaryParticipants:
         if not addresses:
             who = f"participant {request.participant}" if request.participant else "participant"
             return _not_sent(f"no {who} announces {service} just now; start one, or look at ListParticipants")
-        channel = await self._channels.ready(addresses)
-        if channel is None:
+        connection = self._channels.ready_now(addresses) or await self._channels.ready(addresses)
+        if connection is None:
             return _not_sent(f"no connection to {', '.join(addresses)}, which serve {service}; is the process running?")
         timeout_us = min(request.timeout_us, request.deadline_time - self._clock.now())
         if timeout_us < NOT_ENOUGH_TIME_US:
             return _not_sent("the deadline came before the call could be sent")
-        return await self._send(channel, request, timeout_us / 1e6)
+        return await self._send(connection, request, timeout_us / 1e6)
 
     async def close(self) -> None:
         """Close all channels."""
@@ -100,14 +98,11 @@ class UnaryParticipants:
         )
         return "same" if mine & theirs else "other"
 
-    async def _send(self, channel: grpc.aio.Channel, request: CallRequest, timeout_s: float) -> Answer:
-        # Without serializers bytes go out and come in as they are: what was stored is what is sent, and parsing is
-        # ours.
+    async def _send(self, connection: Connection, request: CallRequest, timeout_s: float) -> Answer:
         target = self._action_target(request)
         metadata = call_metadata(request, ledger_name=self._ledger_name, action_target=target)
         try:
-            method: Method = channel.unary_unary(f"/{request.method}")
-            call = method(request.request, timeout=timeout_s, metadata=metadata)
+            call = connection.method(request.method)(request.request, timeout=timeout_s, metadata=metadata)
             response: bytes | None = await call  # None, whatever the stubs say, if a broken server sent no message
             trailers = await call.trailing_metadata()
         except grpc.aio.AioRpcError as error:

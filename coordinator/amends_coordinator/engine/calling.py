@@ -27,8 +27,8 @@ def call_request(saga: Saga, effect: Call, definition: CompiledDefinition, *, no
     direction = DIRECTION_OF[type(effect)]
     step = saga.plan.by_name[effect.step]
     intent = _intent(saga, effect, direction)
-    action = saga.intent(effect.step, Direction.ACTION) or intent
     about_action = direction is not Direction.ACTION
+    action = (saga.intent(effect.step, Direction.ACTION) if about_action else None) or intent
     return CallRequest(
         saga_id=saga.id,
         step=effect.step,

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from amends_coordinator.ports.driving import StoppingError
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
 
 
 class Gate:
@@ -21,9 +16,8 @@ class Gate:
         self._empty = asyncio.Event()
         self._empty.set()
 
-    @contextmanager
-    def passed(self) -> Generator[None]:
-        """Count a request while it is being answered.
+    def enter(self) -> None:
+        """Count a request until it `leave`s.
 
         Raises:
             StoppingError: the gate is closed.
@@ -32,12 +26,12 @@ class Gate:
             raise StoppingError("this coordinator is stopping")
         self._inside += 1
         self._empty.clear()
-        try:
-            yield
-        finally:
-            self._inside -= 1
-            if not self._inside:
-                self._empty.set()
+
+    def leave(self) -> None:
+        """A request is answered: to be said for every `enter`, however it ended."""
+        self._inside -= 1
+        if not self._inside:
+            self._empty.set()
 
     async def close(self, *, grace_s: float) -> None:
         """Let nobody in any more, and return once nobody is inside or `grace_s` seconds are over. Safe to repeat."""

@@ -65,8 +65,11 @@ def _unary(name: str, carry_out: Method, method: MethodDescriptor, gate: Gate) -
 
     async def handle(data: bytes, context: Context) -> bytes:
         try:
-            with gate.passed():
+            gate.enter()
+            try:
                 return (await carry_out(_parsed(request_class, data), context)).SerializeToString()
+            finally:
+                gate.leave()
         except grpc.aio.AbortError:
             raise
         except Exception as error:  # noqa: BLE001  # the edge: whatever it is, the client gets a status with a reason

@@ -52,30 +52,36 @@ RESOLUTIONS_BY_NUMBER: Mapping[int, Resolution] = {number: found for found, numb
 
 def saga_summary(stored: StoredSaga, definition: CompiledDefinition) -> saga_pb2.Saga:
     """A saga without its ledger rows, as lists and starts answer it."""
+    # Written field by field into the one message: what is made first and copied in costs twice as much, and every start
+    # is answered with this.
     saga = stored.saga
     message = saga_pb2.Saga(
         saga_id=saga.id,
         definition_name=saga.plan.name,
         definition_version=saga.plan.version,
         state=SAGA_STATES[saga.state],
-        input=_any(definition.input_type, saga.input),
-        labels=saga.labels,
-        failure=None if saga.failure is None else _failure(saga.failure),
         compensations_owed=saga.compensations_owed,
         attention_required=saga.attention_required,
         unproven=saga.unproven,
         point_of_no_return_passed=saga.point_of_no_return_passed,
         abort_requested=saga.abort_requested,
-        due_time=None if saga.state is SagaState.COMMITTED else _time(saga.due_time),
         node=stored.owner or "",
-        create_time=_time(saga.created_time),
-        update_time=_time(saga.updated_time),
-        end_time=_time(saga.ended_time),
-        deadline_time=_time(saga.deadline_time),
         traceparent=saga.traceparent,
     )
+    _write_any(message.input, definition.input_type, saga.input)
+    if saga.labels:
+        message.labels.update(saga.labels)
+    if saga.failure is not None:
+        message.failure.CopyFrom(_failure(saga.failure))
+    if saga.due_time is not None and saga.state is not SagaState.COMMITTED:
+        _write_time(message.due_time, saga.due_time)
+    _write_time(message.create_time, saga.created_time)
+    _write_time(message.update_time, saga.updated_time)
+    if saga.ended_time is not None:
+        _write_time(message.end_time, saga.ended_time)
+    _write_time(message.deadline_time, saga.deadline_time)
     if saga.output is not None and definition.output_type is not None:
-        message.output.CopyFrom(_any(definition.output_type, saga.output))
+        _write_any(message.output, definition.output_type, saga.output)
     return message
 
 
@@ -245,10 +251,22 @@ def _any(type_name: str, value: bytes) -> AnyMessage:
     return AnyMessage(type_url=f"{TYPE_PREFIX}{type_name}", value=value)
 
 
+def _write_any(field: AnyMessage, type_name: str, value: bytes) -> None:
+    field.type_url = f"{TYPE_PREFIX}{type_name}"
+    field.value = value
+
+
 def _time(instant: Instant | None) -> Timestamp | None:
     return None if instant is None else _stamp(instant)
 
 
 def _stamp(instant: Instant) -> Timestamp:
+    stamp = Timestamp()
+    _write_time(stamp, instant)
+    return stamp
+
+
+def _write_time(field: Timestamp, instant: Instant) -> None:
     seconds, micros = divmod(instant, _MICROS)
-    return Timestamp(seconds=seconds, nanos=micros * 1_000)
+    field.seconds = seconds
+    field.nanos = micros * 1_000

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from amends.v1 import saga_definition_pb2
     from amends_coordinator.core.states import SagaState
+    from amends_coordinator.definitions.compiled import CompiledDefinition
     from amends_coordinator.engine.registry import Registry
     from amends_coordinator.grpc_api.handlers import Context
     from amends_coordinator.grpc_api.known_definitions import KnownDefinitions
@@ -108,7 +109,7 @@ class SagaService:
             existing = await self._ledger.load(SagaId(request.saga_id)) if request.saga_id else None
             if existing is None:
                 raise
-            return await self._answer(await self._existing(request, existing), wait_s)
+            return await self._answer_existing(request, existing, wait_s)
         trace = trace_context(context.invocation_metadata())
         started = await self._start(
             StartRequest(
@@ -121,8 +122,8 @@ class SagaService:
             )
         )
         if not started.started:
-            started = await self._existing(request, started.stored)
-        return await self._answer(started, wait_s)
+            return await self._answer_existing(request, started.stored, wait_s)
+        return await self._answer(started, compiled, wait_s)
 
     async def GetSaga(self, request: pb.GetSagaRequest, _: Context) -> pb.GetSagaResponse:
         """Answer a saga with its rows."""
@@ -197,17 +198,17 @@ class SagaService:
         checks.raise_if_any()
         return wait_s
 
-    async def _answer(self, started: Started, wait_s: float | None) -> pb.StartSagaResponse:
+    async def _answer(
+        self, started: Started, definition: CompiledDefinition, wait_s: float | None
+    ) -> pb.StartSagaResponse:
         """Answer a start: at once, or as `WaitSaga` would."""
         stored = started.stored
         if wait_s is None:
-            saga = saga_summary(stored, await self._definitions.of(stored))
-        else:
-            # The saga is durable, and that is what this client has to hear, whatever happens while it waits.
-            with suppress(LedgerUnavailableError):
-                stored = await self._driving.wait(stored.saga.id, timeout_s=wait_s) or stored
-            saga = saga_with_dead_letters(stored, await self._definitions.of(stored))
-        return pb.StartSagaResponse(saga=saga, started=started.started)
+            return pb.StartSagaResponse(saga=saga_summary(stored, definition), started=started.started)
+        # The saga is durable, and that is what this client has to hear, whatever happens while it waits.
+        with suppress(LedgerUnavailableError):
+            stored = await self._driving.wait(stored.saga.id, timeout_s=wait_s) or stored
+        return pb.StartSagaResponse(saga=saga_with_dead_letters(stored, definition), started=started.started)
 
     async def _start(self, request: StartRequest) -> Started:
         """Start in a task of its own: a client that goes away cancels its call, and must not cancel the start."""
@@ -221,8 +222,10 @@ class SagaService:
         if not task.cancelled():
             task.exception()  # whoever still waits has it; when nobody does it must not be reported as never looked at
 
-    async def _existing(self, request: pb.StartSagaRequest, stored: StoredSaga) -> Started:
-        """The saga that has the id already, if it is the one that is asked for.
+    async def _answer_existing(
+        self, request: pb.StartSagaRequest, stored: StoredSaga, wait_s: float | None
+    ) -> pb.StartSagaResponse:
+        """Answer with the saga that has the id already, if it is the one that is asked for.
 
         Raises:
             SagaIdInUseError: it has another definition, or another input.
@@ -236,7 +239,7 @@ class SagaService:
             equal = False
         if not equal:
             raise SagaIdInUseError(stored.saga.id, "input")
-        return Started(started=False, stored=stored)
+        return await self._answer(Started(started=False, stored=stored), compiled, wait_s)
 
 
 def _version(checks: Checks, path: str, version: str) -> str:

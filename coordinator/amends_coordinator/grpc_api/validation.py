@@ -98,6 +98,8 @@ class Checks:
 
     def labels(self, path: str, labels: Mapping[str, str]) -> dict[str, str]:
         """Labels: how many, their keys, the length of their values."""
+        if not labels:
+            return {}
         if len(labels) > LABEL_COUNT_LIMIT:
             self.fault(path, f"has {len(labels)} labels; at most {LABEL_COUNT_LIMIT} are kept with a saga")
         for key, value in sorted(labels.items())[: LABEL_COUNT_LIMIT + 1]:

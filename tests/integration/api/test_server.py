@@ -227,9 +227,10 @@ def test_a_misspelt_method_is_a_programming_error() -> None:
 async def test_gate_waits_for_the_last_one() -> None:
     """Closing returns once nobody is inside, or after the grace."""
     gate = Gate()
-    with gate.passed():
-        await gate.close(grace_s=0.001)
-        closing = asyncio.create_task(gate.close(grace_s=30))
-        await asyncio.sleep(0)
-        assert not closing.done()
+    gate.enter()
+    await gate.close(grace_s=0.001)
+    closing = asyncio.create_task(gate.close(grace_s=30))
+    await asyncio.sleep(0)
+    assert not closing.done()
+    gate.leave()
     await eventually(closing.done, what="the gate is closed")
