@@ -10,15 +10,17 @@ from importlib.metadata import version as installed_version
 
 import typer
 
+from amends.cli.deadletter import deadletter_commands
 from amends.cli.errors import PlainErrors
 from amends.cli.generate import generate
 from amends.cli.node import migrate, serve
 from amends.cli.saga import saga_commands
+from amends.cli.saga_verbs import abort, run_now, terminate
 
 app = typer.Typer(
     name="amends",
     cls=PlainErrors,
-    help="Run a saga coordinator, generate typed stubs for your services, start sagas and look at them.",
+    help="Run a saga coordinator, generate typed stubs for your services, start sagas, look at them and repair them.",
     no_args_is_help=True,
     add_completion=False,
     # Plain help and plain errors: they are read in terminals, logs and pipes alike.
@@ -28,7 +30,11 @@ app = typer.Typer(
 app.command()(serve)
 app.command()(migrate)
 app.command()(generate)
+saga_commands.command()(abort)
+saga_commands.command()(run_now)
+saga_commands.command()(terminate)
 app.add_typer(saga_commands, name="saga")
+app.add_typer(deadletter_commands, name="deadletter")
 
 
 @app.command()

@@ -15,6 +15,7 @@ from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # has 
 
 from amends.cli.errors import CommandError
 from amends.cli.formats import cut
+from amends.v1.operator_service_pb2_grpc import OperatorServiceStub
 from amends.v1.saga_service_pb2_grpc import SagaServiceStub
 
 # A call that isn't answered for so long is given up; waiting for a saga's end adds to it.
@@ -27,6 +28,14 @@ ADVICE = {
     "SAGA_NOT_FOUND": "`amends saga list` shows those there are; also check the coordinator's address.",
     "DEFINITION_NOT_FOUND": "The program that uses a definition registers it: check the name, or run that first.",
     "SAGA_ID_IN_USE": "The saga that exists is unchanged: use a new id.",
+    "DEAD_LETTER_NOT_FOUND": "`amends deadletter list` shows those there are; also check the coordinator's address.",
+    "DEAD_LETTER_CLOSED": "`amends saga get` shows how the saga stands.",
+    "NOTHING_TO_REPEAT": "Find out what became of it, then `amends deadletter resolve`.",
+    "RETRY_OUT_OF_ORDER": "`amends saga get` shows what is left; settle the newest step first.",
+    "KEY_EXPIRED": "Find out what became of it, then `amends deadletter resolve`; --force calls it all the same.",
+    "RESPONSE_REQUIRED": "Give it with --response JSON.",
+    "ACTION_HAPPENED": "`amends saga get` shows how the saga stands.",
+    "SAGA_BUSY": "Nothing was changed; try again.",
     "LEDGER_UNAVAILABLE": "Nothing was stored; try again.",
     "STOPPING": "Try again; the next coordinator answers.",
     "COORDINATOR_FAULT": "The coordinator's log says more.",
@@ -44,11 +53,24 @@ Detail = TypeVar("Detail", ErrorInfo, BadRequest)
 @asynccontextmanager
 async def sagas_at(address: str) -> AsyncGenerator[SagaServiceStub]:
     """The saga service of the coordinator at `address`; refused and failed calls leave it as a `CommandError`."""
+    async with _channel_to(address) as channel:
+        yield SagaServiceStub(channel)
+
+
+@asynccontextmanager
+async def operator_at(address: str) -> AsyncGenerator[OperatorServiceStub]:
+    """The operator service of the coordinator at `address`, in the same way."""
+    async with _channel_to(address) as channel:
+        yield OperatorServiceStub(channel)
+
+
+@asynccontextmanager
+async def _channel_to(address: str) -> AsyncGenerator[grpc.aio.Channel]:
     target = checked_address(address)
     options = [("grpc.enable_http_proxy", 0)] if target.startswith(LOOPBACK) else []
     async with grpc.aio.insecure_channel(target, options=options) as channel:
         try:
-            yield SagaServiceStub(channel)
+            yield channel
         except grpc.aio.AioRpcError as error:
             raise CommandError(*explain(error, address)) from error
 

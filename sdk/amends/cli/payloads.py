@@ -1,4 +1,4 @@
-"""Turns JSON into a saga's input and payloads into JSON, by the types that the saga's definition carries.
+"""Turns JSON into inputs and responses and payloads into JSON, by the types that the saga's definition carries.
 
 The types live in a descriptor pool of their own, so that two definitions may know one type in different versions and
 this process needs none of the generated modules.
@@ -9,9 +9,12 @@ from __future__ import annotations
 import base64
 import json
 import re
+import sys
+from pathlib import Path
 from typing import Any as Json
 
 from google.protobuf.any_pb2 import Any
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.json_format import MessageToDict, Parse, ParseError
@@ -51,6 +54,23 @@ def pool_of(definition: SagaDefinition) -> DescriptorPool:
     return pool
 
 
+def read_text(given: str, what: str) -> str:
+    """The JSON that was given, or that stands in the file that was given (@FILE; @- is standard input).
+
+    Raises:
+        CommandError: the file can't be read.
+    """
+    if not given.startswith("@"):
+        return given
+    name = given[1:]
+    try:
+        return sys.stdin.read() if name == "-" else Path(name).read_text("utf-8")
+    except OSError as error:
+        raise CommandError(f"can't read {what} from {name!r}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise CommandError(f"can't read {what} from {name!r}: it is not UTF-8 text.") from error
+
+
 def input_from_json(definition: SagaDefinition, text: str) -> Any:
     """The saga's input from JSON in protobuf's own mapping.
 
@@ -59,20 +79,45 @@ def input_from_json(definition: SagaDefinition, text: str) -> Any:
     """
     pool = pool_of(definition)
     try:
-        message = GetMessageClass(pool.FindMessageTypeByName(definition.input_type))()
+        wanted = pool.FindMessageTypeByName(definition.input_type)
     except KeyError as error:
         raise CommandError(
             f"the definition {definition.name!r} doesn't carry its input type {definition.input_type}.",
             "Register the definition again.",
         ) from error
-    _check_json(text, definition.input_type)
+    return _packed(pool, wanted, text, "--input")
+
+
+def response_from_json(definition: SagaDefinition, method: str, text: str) -> Any:
+    """A method's response from JSON.
+
+    Arguments:
+        definition: carries the method's types.
+        method: "package.Service/Method".
+        text: the JSON.
+
+    Raises:
+        CommandError: as of `input_from_json`.
+    """
+    pool = pool_of(definition)
+    try:
+        found = pool.FindMethodByName(method.replace("/", "."))
+    except KeyError as error:
+        raise CommandError(
+            f"the definition {definition.name!r} doesn't carry the method {method}.", "Register the definition again."
+        ) from error
+    return _packed(pool, found.output_type, text, "--response")
+
+
+def _packed(pool: DescriptorPool, wanted: Descriptor, text: str, option: str) -> Any:
+    name = wanted.full_name
+    message = GetMessageClass(wanted)()
+    _check_json(text, name, option)
     try:
         Parse(text, message, descriptor_pool=pool)
     except (ParseError, ValueError, TypeError, RecursionError) as error:
-        raise CommandError(*_explain(str(error), definition.input_type)) from error
-    return Any(
-        type_url=f"type.googleapis.com/{definition.input_type}", value=message.SerializeToString(deterministic=True)
-    )
+        raise CommandError(*_explain(str(error), name, option)) from error
+    return Any(type_url=f"type.googleapis.com/{name}", value=message.SerializeToString(deterministic=True))
 
 
 def saga_json(saga: Saga, pool: DescriptorPool) -> str:
@@ -115,21 +160,21 @@ def _add(pool: DescriptorPool, files: dict[str, FileDescriptorProto], name: str,
     pool.AddSerializedFile(files[name].SerializeToString())
 
 
-def _check_json(text: str, input_type: str) -> None:
+def _check_json(text: str, type_name: str, option: str) -> None:
     """Whether it is JSON at all, so that protobuf's mapping has only fields to complain of."""
     try:
         value = json.loads(text)
     except ValueError as error:
         raise CommandError(
-            f"--input is no JSON: {error}", 'Write it like \'{"field": "value"}\', or @FILE to read it from a file.'
+            f"{option} is no JSON: {error}", 'Write it like \'{"field": "value"}\', or @FILE to read it from a file.'
         ) from error
     except RecursionError as error:
-        raise CommandError("--input is nested too deeply.") from error
-    if not isinstance(value, dict) and not input_type.startswith("google.protobuf."):
-        raise CommandError(f"--input must be a JSON object with the fields of {input_type}.")
+        raise CommandError(f"{option} is nested too deeply.") from error
+    if not isinstance(value, dict) and not type_name.startswith("google.protobuf."):
+        raise CommandError(f"{option} must be a JSON object with the fields of {type_name}.")
 
 
-def _explain(said: str, input_type: str) -> list[str]:
+def _explain(said: str, type_name: str, option: str) -> list[str]:
     """Protobuf's complaint with the field's whole path in front."""
     path: list[str] = []
     while found := FIELD.match(said):
@@ -138,9 +183,9 @@ def _explain(said: str, input_type: str) -> list[str]:
     if unknown := UNKNOWN_FIELD.match(said):
         known = unknown["known"].replace("'", "")
         return [
-            f"--input: {'.'.join([*path, unknown['field']])} is no field of {unknown['type']}.",
+            f"{option}: {'.'.join([*path, unknown['field']])} is no field of {unknown['type']}.",
             f"It has: {known}." if known else "It has no fields.",
         ]
     said = NO_OBJECT.sub(lambda match: f"an object is wanted here, not {match['type']}", said)
-    where = f"field {'.'.join(path)} of {input_type}" if path else input_type
-    return [f"--input: {where}: {said.strip().rstrip('.')}."]
+    where = f"field {'.'.join(path)} of {type_name}" if path else type_name
+    return [f"{option}: {where}: {said.strip().rstrip('.')}."]

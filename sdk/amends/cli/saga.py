@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import grpc
@@ -18,8 +16,8 @@ from rich.text import Text
 from amends.cli.connection import CALL_TIMEOUT_S, DEFAULT_COORDINATOR, Coordinator, explain, reason_of, sagas_at
 from amends.cli.errors import CommandError
 from amends.cli.formats import LONGEST_NAME, cut, instant
-from amends.cli.payloads import input_from_json, pool_of, saga_json
-from amends.cli.show import age, console, saga_state, saga_tree, state_text
+from amends.cli.payloads import input_from_json, pool_of, read_text, saga_json
+from amends.cli.show import age, columns, console, saga_state, saga_tree, state_text
 from amends.v1.saga_pb2 import Saga
 from amends.v1.saga_service_pb2 import (
     GetSagaDefinitionRequest,
@@ -65,7 +63,7 @@ def start(
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Start a saga of a registered definition. With the id of a saga that exists it shows that one."""
-    text, labels = _read_input(payload), _read_labels(label or [])
+    text, labels = read_text(payload, "the input"), _read_labels(label or [])
 
     async def begin() -> Saga:
         async with sagas_at(coordinator) as sagas:
@@ -127,23 +125,11 @@ def list_sagas(
         typer.echo("no sagas" if not states else "no sagas in these states", err=True)
         return
     output = console()
-    for line in _lines(found[:limit]):
+    titles = ["SAGA", "DEFINITION", "STATE", "BEGUN", "TOOK", ""]
+    for line in columns(titles, [_cells(saga) for saga in found[:limit]]):
         output.print(line, soft_wrap=True)
     if len(found) > limit:
         typer.echo(f"these are the newest {limit}; --limit shows more", err=True)
-
-
-def _read_input(payload: str) -> str:
-    """The JSON that was given, or that stands in the file that was given."""
-    if not payload.startswith("@"):
-        return payload
-    name = payload[1:]
-    try:
-        return sys.stdin.read() if name == "-" else Path(name).read_text("utf-8")
-    except OSError as error:
-        raise CommandError(f"can't read the input from {name!r}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise CommandError(f"can't read the input from {name!r}: it is not UTF-8 text.") from error
 
 
 def _read_labels(pairs: list[str]) -> dict[str, str]:
@@ -209,20 +195,6 @@ async def _listed(sagas: SagaServiceStub, states: list[Saga.State.ValueType], wa
         token = page.next_page_token
         if not token:
             return
-
-
-def _lines(sagas: list[Saga]) -> Iterator[Text]:
-    """A line for each saga, in columns; the terminal wraps what is too long, so that no id is ever cut."""
-    titles = [Text(title, "dim") for title in ("SAGA", "DEFINITION", "STATE", "BEGUN", "TOOK", "")]
-    rows = [titles, *(_cells(saga) for saga in sagas)]
-    widths = [max(row[column].cell_len for row in rows) for column in range(len(titles))]
-    for row in rows:
-        line = Text()
-        for cell, width in zip(row, widths, strict=True):
-            cell.pad_right(width - cell.cell_len + 2)
-            line.append_text(cell)
-        line.rstrip()
-        yield line
 
 
 def _cells(saga: Saga) -> list[Text]:

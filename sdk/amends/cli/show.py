@@ -8,7 +8,7 @@ repeats a word.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import IO
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -17,7 +17,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from amends.cli.formats import LONGEST_NAME, cut, duration, enum_word, instant, micros
-from amends.v1.saga_pb2 import Attempt, DeadLetter, Direction, Failure, Intent, Outcome, Saga
+from amends.v1.saga_pb2 import Attempt, DeadLetter, Direction, Failure, Intent, Outcome, Resolution, Saga
 
 # Lines that go to a file or a pipe are not wrapped: whoever searches in them wants one fact per line.
 PIPE_WIDTH = 1_000
@@ -52,6 +52,19 @@ def console(file: IO[str] | None = None) -> Console:
     """A console for `file` (default: standard output) that wraps lines on a terminal only and obeys NO_COLOR."""
     target = sys.stdout if file is None else file
     return Console(file=target, highlight=False, width=None if target.isatty() else PIPE_WIDTH)
+
+
+def columns(titles: Sequence[str], rows: Sequence[Sequence[Text]]) -> Iterator[Text]:
+    """A line for each row under its titles; the terminal wraps what is too long, so that no id is ever cut."""
+    table = [[Text(title, QUIET) for title in titles], *([*row] for row in rows)]
+    widths = [max(row[column].cell_len for row in table) for column in range(len(titles))]
+    for row in table:
+        line = Text()
+        for cell, width in zip(row, widths, strict=True):
+            cell.pad_right(width - cell.cell_len + 2)
+            line.append_text(cell)
+        line.rstrip()
+        yield line
 
 
 def saga_tree(saga: Saga) -> Tree:
@@ -161,6 +174,9 @@ def _intent_lines(saga: Saga, intent: Intent) -> Iterator[Text]:
         yield _attempt_line(attempt, row, widths)
     if intent.attempts_left_out and not rows:
         yield _left_out_line(intent)
+    if intent.resolution:
+        found = enum_word(Resolution.DESCRIPTOR, intent.resolution).lower().replace("_", " ")
+        yield Text(f"resolved by {cut(intent.resolved_by, LONGEST_NAME)}: {found}", GOOD)
     if intent.state != Intent.STATE_SUCCEEDED and intent.last_error:
         yield Text(f"said: {cut(intent.last_error)}")
     if intent.HasField("next_attempt_time"):

@@ -14,9 +14,23 @@ from google.protobuf.message import Message
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo  # type: ignore[import-untyped]  # has no py.typed
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # has no py.typed
 
+from amends.v1.operator_service_pb2 import (
+    ListDeadLettersRequest,
+    ListDeadLettersResponse,
+    ResolveDeadLetterRequest,
+    ResolveDeadLetterResponse,
+    RetryDeadLetterRequest,
+    RetryDeadLetterResponse,
+    RunSagaNowRequest,
+    RunSagaNowResponse,
+    TerminateSagaRequest,
+    TerminateSagaResponse,
+)
 from amends.v1.saga_definition_pb2 import SagaDefinition
 from amends.v1.saga_pb2 import Saga
 from amends.v1.saga_service_pb2 import (
+    AbortSagaRequest,
+    AbortSagaResponse,
     GetSagaDefinitionRequest,
     GetSagaDefinitionResponse,
     GetSagaRequest,
@@ -45,6 +59,8 @@ class SagaApi:
         self.sagas: dict[str, Saga] = {}
         self.started: list[StartSagaRequest] = []
         self.listed: list[ListSagasRequest] = []
+        self.dead_letters = ListDeadLettersResponse()
+        self.verbs: list[Message] = []
         self.refusals: dict[str, Callable[[grpc.ServicerContext], None]] = {}
         self.waits_before_end = 0
         self.page_size = 1_000
@@ -59,8 +75,19 @@ class SagaApi:
                         "GetSaga": self._method(self._get, GetSagaRequest),
                         "WaitSaga": self._method(self._wait, WaitSagaRequest),
                         "ListSagas": self._method(self._list, ListSagasRequest),
+                        "AbortSaga": self._method(self._abort, AbortSagaRequest),
                     },
-                )
+                ),
+                grpc.method_handlers_generic_handler(
+                    "amends.v1.OperatorService",
+                    {
+                        "ListDeadLetters": self._method(self._letters, ListDeadLettersRequest),
+                        "RetryDeadLetter": self._method(self._retry, RetryDeadLetterRequest),
+                        "ResolveDeadLetter": self._method(self._resolve, ResolveDeadLetterRequest),
+                        "RunSagaNow": self._method(self._run_now, RunSagaNowRequest),
+                        "TerminateSaga": self._method(self._terminate, TerminateSagaRequest),
+                    },
+                ),
             ]
         )
         self.address = f"localhost:{self._server.add_insecure_port('127.0.0.1:0')}"
@@ -119,6 +146,29 @@ class SagaApi:
         end = begin + min(request.page_size, self.page_size)
         chosen = [saga for saga in self.sagas.values() if not request.states or saga.state in request.states]
         return ListSagasResponse(sagas=chosen[begin:end], next_page_token=str(end) if end < len(chosen) else "")
+
+    def _letters(self, request: ListDeadLettersRequest, _: grpc.ServicerContext) -> ListDeadLettersResponse:
+        self.verbs.append(request)
+        return self.dead_letters
+
+    def _abort(self, request: AbortSagaRequest, _: grpc.ServicerContext) -> AbortSagaResponse:
+        return AbortSagaResponse(saga=self._done(request, request.saga_id))
+
+    def _retry(self, request: RetryDeadLetterRequest, _: grpc.ServicerContext) -> RetryDeadLetterResponse:
+        return RetryDeadLetterResponse(saga=self._done(request, request.dead_letter_id.partition("/")[0]))
+
+    def _resolve(self, request: ResolveDeadLetterRequest, _: grpc.ServicerContext) -> ResolveDeadLetterResponse:
+        return ResolveDeadLetterResponse(saga=self._done(request, request.dead_letter_id.partition("/")[0]))
+
+    def _run_now(self, request: RunSagaNowRequest, _: grpc.ServicerContext) -> RunSagaNowResponse:
+        return RunSagaNowResponse(saga=self._done(request, request.saga_id))
+
+    def _terminate(self, request: TerminateSagaRequest, _: grpc.ServicerContext) -> TerminateSagaResponse:
+        return TerminateSagaResponse(saga=self._done(request, request.saga_id))
+
+    def _done(self, request: Message, saga_id: str) -> Saga:
+        self.verbs.append(request)
+        return self.sagas[saga_id]
 
 
 def refuse(

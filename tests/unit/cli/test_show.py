@@ -9,7 +9,7 @@ from rich.console import Console
 
 from amends.cli.formats import cut, duration
 from amends.cli.show import console, saga_tree
-from amends.v1.saga_pb2 import Intent, Saga
+from amends.v1.saga_pb2 import RESOLUTION_UNDONE_BY_HAND, Intent, Saga
 from tests.unit.cli.sagas import at, committed_saga, stuck_saga
 
 COMMITTED = """\
@@ -126,3 +126,14 @@ def test_long_values_are_cut() -> None:
     assert cut("x" * 160) == "x" * 160
     assert cut("x" * 161) == "x" * 157 + "..."
     assert len(cut("\x00" * 1_000)) == 160
+
+
+def test_what_a_person_found_is_shown_with_the_name() -> None:
+    """A resolved call says who resolved it and how."""
+    saga = stuck_saga()
+    saga.intents[1].state = Intent.STATE_RESOLVED
+    saga.intents[1].resolution = RESOLUTION_UNDONE_BY_HAND
+    saga.intents[1].resolved_by = "ada"
+    tree = drawn(saga)
+    assert "RESOLVED" in tree
+    assert "resolved by ada: undone by hand" in tree
