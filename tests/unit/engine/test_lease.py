@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 from amends_coordinator.core.ids import Instant
 from amends_coordinator.core.states import SagaState
@@ -65,7 +66,8 @@ class DrowsyLedger(MemoryLedger):
         version = await super().append(write)
         if not self.asleep:
             self.asleep = True
-            await asyncio.sleep(2 * self._lease_ttl_s)
+            end_s = time.monotonic() + 2 * self._lease_ttl_s
+            await eventually(lambda: time.monotonic() > end_s, what="the lease is over")
             self.written.set()
         return version
 
