@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from amends_coordinator.core.states import DeadLetterReason
 from amends_coordinator.ledger import dead_letters, verbs
-from amends_coordinator.ledger.verbs import RowLockedError
+from amends_coordinator.ledger.verbs import SagaLockedError
 from amends_coordinator.ports.ledger import LedgerUnavailableError, SupersededError, WriteRefusedError
 from amends_coordinator.ports.repairs import AbortAnswer
 
@@ -104,7 +104,7 @@ class SqlRepairs(ABC):
                 last_error=str(error),
                 now=now,
             )
-            with suppress(RowLockedError):
+            with suppress(SagaLockedError):
                 await self._opened().writer.run(put)
 
     async def load_dead_letter(self, letter_id: DeadLetterId) -> FoundLetter | None:
@@ -142,7 +142,7 @@ class SqlRepairs(ABC):
         while True:
             try:
                 return await self._opened().writer.run(task)
-            except RowLockedError as error:
+            except SagaLockedError as error:
                 if loop.time() >= end_s:
                     raise LedgerUnavailableError(
                         f"saga {saga_id} can't be changed: another session of the database keeps its row locked; "

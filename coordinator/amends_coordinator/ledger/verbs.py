@@ -32,7 +32,7 @@ _OWNERS_ALONE = frozenset({"version", "written_by"})
 """What of a decision's columns a verb sets in its own way, or not at all."""
 
 
-class RowLockedError(LedgerError):
+class SagaLockedError(LedgerError):
     """Somebody else keeps the saga's row locked. Try it again a little later."""
 
 
@@ -40,7 +40,7 @@ def append_verb(connection: Connection, dialect: SqlDialect, write: Write, audit
     """Write what a person decided; answers the saga's version, or None where it isn't as the decision saw it.
 
     Raises:
-        RowLockedError: nothing was written.
+        SagaLockedError: nothing was written.
     """
     row = _locked(connection, write.saga.id)
     if row is None:
@@ -69,7 +69,7 @@ def request_abort(connection: Connection, saga_id: SagaId, failure: Failure, aud
     """Mark a saga that can still roll back; answers whether it rolls back or has done so, None where it isn't there.
 
     Raises:
-        RowLockedError: nothing was written.
+        SagaLockedError: nothing was written.
     """
     row = _locked(connection, saga_id)
     if row is None:
@@ -103,7 +103,7 @@ def put_dead_letter(
     """Open a dead letter of the whole saga, unless one is open for this reason or there is no such saga.
 
     Raises:
-        RowLockedError: nothing was written.
+        SagaLockedError: nothing was written.
     """
     if _locked(connection, saga_id) is None:
         return None
@@ -130,7 +130,7 @@ def _locked(connection: Connection, saga_id: SagaId) -> RowMapping | None:
     """The saga's own columns, locked until the transaction ends; None where there is no such saga.
 
     Raises:
-        RowLockedError: somebody else has them locked.
+        SagaLockedError: somebody else has them locked.
     """
     saga = schema.saga
     columns = (
@@ -143,7 +143,7 @@ def _locked(connection: Connection, saga_id: SagaId) -> RowMapping | None:
     found = select(*columns).where(saga.c.id == saga_id).with_for_update(key_share=True, skip_locked=True)
     row = connection.execute(found).mappings().first()
     if row is None and connection.execute(select(saga.c.id).where(saga.c.id == saga_id)).first() is not None:
-        raise RowLockedError(f"saga {saga_id}: another session keeps its row locked")
+        raise SagaLockedError(f"saga {saga_id}: another session keeps its row locked")
     return row
 
 
