@@ -48,7 +48,7 @@ async def running(data: Path) -> AsyncGenerator[tuple[SagaClient, SqlLedger]]:
             await participant.announced()
             yield client, ledger
     finally:
-        await coordinator.stop()
+        await coordinator.stop(1)
 
 
 async def test_a_saga_costs_one_transaction_for_each_step_and_one_more(tmp_path: Path) -> None:
