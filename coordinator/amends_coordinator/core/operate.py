@@ -151,6 +151,7 @@ def _retry_action(draft: Draft, step: StepPlan, parked: Intent, *, forced: bool)
     once = step.at_most_once and parked.unsettled
     if not (rolls_back or expired or once):
         _require_predecessors(draft, step)
+        _stop_lookup(draft, step)
         _call_again(draft, parked, forced=forced)
     elif step.lookup is not None and parked.attempt > 0:
         draft.move(parked, IntentMove.GIVEN_UP)

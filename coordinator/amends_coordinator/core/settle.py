@@ -66,8 +66,11 @@ def settle_unknown(draft: Draft, step: StepPlan, action: Intent) -> Failure | No
 
 
 def ask_lookup(draft: Draft, step: StepPlan) -> None:
-    """Have the lookup asked as soon as the saga goes on, with a budget of its own."""
+    """Have the lookup asked as soon as the saga goes on, with a budget of its own; one that is in flight goes on."""
     lookup = draft.intent(step.name, Direction.LOOKUP)
+    if lookup is not None and lookup.in_flight:
+        draft.put(lookup, refusals=0, spent_us=0, unsent_us=0)
+        return
     if lookup is None:
         lookup = new_intent(draft, step, Direction.LOOKUP)
     elif lookup.state is not IntentState.PENDING:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TypedDict, Unpack
+
+from amends_coordinator.core.answer import REJECTED_CODES
 from amends_coordinator.core.events import Moment
 from amends_coordinator.core.ids import DefinitionVersion, Instant, NodeId, SagaId, StepName
 from amends_coordinator.core.plan import CallPlan, Plan, RetryPlan, StepPlan
 from amends_coordinator.core.saga import Saga
-from amends_coordinator.core.states import FailurePolicy, Guarantee, StepKind
+from amends_coordinator.core.states import FailurePolicy, Guarantee, OnUnknown, StepKind
 
 SECOND = 1_000_000
 
@@ -26,6 +31,21 @@ def retry(*, total_s: float = 10, refusals: int = 2, initial_s: float = 2, maxim
     )
 
 
+class StepOptions(TypedDict, total=False):
+    """What few steps choose; see `StepPlan` and `CallPlan`. `window_s` is the action's and the compensation's."""
+
+    after: Iterable[str]
+    lookup_seals: bool
+    on_unknown: OnUnknown
+    settle_delay_s: float
+    at_most_once: bool
+    response_read: bool
+    rejected_codes: Iterable[str]
+    already_done_codes: Iterable[str]
+    nothing_to_undo_codes: Iterable[str]
+    window_s: float
+
+
 def step(
     name: str,
     kind: StepKind = StepKind.COMPENSATABLE,
@@ -35,24 +55,44 @@ def step(
     by_key: bool = False,
     guarantee: Guarantee = Guarantee.KEY,
     budget: RetryPlan | None = None,
+    **options: Unpack[StepOptions],
 ) -> StepPlan:
-    """One step; only a compensatable one has a compensation. `saga_of` puts it behind the one before it."""
+    """One step; only a compensatable one has a compensation. `saga_of` puts it behind the one before it, unless `after`
+    is given.
+    """
     chosen = budget or retry()
+    window_us = round(options.get("window_s", 0) * SECOND)
     undo = CallPlan(
         method=f"shop.Shop/Undo_{name}",
         timeout_us=5 * SECOND,
         retry=chosen,
         needs_response=needs_response,
         by_key=by_key,
+        nothing_to_undo_codes=frozenset(options.get("nothing_to_undo_codes", {"NOT_FOUND"})),
+        idempotency_window_us=window_us,
     )
+    action = CallPlan(
+        method=f"shop.Shop/Do_{name}",
+        timeout_us=5 * SECOND,
+        retry=chosen,
+        rejected_codes=frozenset(options.get("rejected_codes", REJECTED_CODES)),
+        already_done_codes=frozenset(options.get("already_done_codes", ())),
+        idempotency_window_us=window_us,
+    )
+    settle_delay_s = options.get("settle_delay_s")
     return StepPlan(
         name=StepName(name),
         kind=kind,
-        after=(),
-        action=CallPlan(method=f"shop.Shop/Do_{name}", timeout_us=5 * SECOND, retry=chosen),
+        after=tuple(StepName(before) for before in options.get("after", ())),
+        action=action,
         compensation=undo if kind is StepKind.COMPENSATABLE else None,
         lookup=CallPlan(method=f"shop.Shop/Find_{name}", timeout_us=5 * SECOND, retry=chosen) if lookup else None,
         guarantee=guarantee,
+        lookup_seals=options.get("lookup_seals", False),
+        on_unknown=options.get("on_unknown", OnUnknown.COMPENSATE),
+        settle_delay_us=None if settle_delay_s is None else round(settle_delay_s * SECOND),
+        at_most_once=options.get("at_most_once", False),
+        response_read=options.get("response_read", False),
     )
 
 
@@ -61,22 +101,47 @@ def read(name: str) -> StepPlan:
     return step(name, StepKind.READ_ONLY)
 
 
-def pivot(name: str, *, lookup: bool = False) -> StepPlan:
+def pivot(
+    name: str, *, lookup: bool = False, budget: RetryPlan | None = None, **options: Unpack[StepOptions]
+) -> StepPlan:
     """A pivot."""
-    return step(name, StepKind.PIVOT, lookup=lookup)
+    return step(name, StepKind.PIVOT, lookup=lookup, budget=budget, **options)
 
 
-def retriable(name: str, *, guarantee: Guarantee = Guarantee.KEY) -> StepPlan:
+def retriable(
+    name: str,
+    *,
+    guarantee: Guarantee = Guarantee.KEY,
+    lookup: bool = False,
+    budget: RetryPlan | None = None,
+    **options: Unpack[StepOptions],
+) -> StepPlan:
     """A retriable step."""
-    return step(name, StepKind.RETRIABLE, guarantee=guarantee)
+    return step(name, StepKind.RETRIABLE, guarantee=guarantee, lookup=lookup, budget=budget, **options)
 
 
-def saga_of(*steps: StepPlan, policy: FailurePolicy = FailurePolicy.CONTINUE, timeout_s: float = 100) -> Saga:
+def saga_of(
+    *steps: StepPlan,
+    policy: FailurePolicy = FailurePolicy.CONTINUE,
+    timeout_s: float = 100,
+    on_compensated: tuple[StepPlan, ...] = (),
+) -> Saga:
     """A saga that has not begun, whose steps follow each other."""
     chain: list[StepPlan] = []
     for one in steps:
-        chain.append(_behind(one, chain[-1].name if chain else None))
-    plan = Plan("order", DefinitionVersion("0" * 16), tuple(chain), round(timeout_s * SECOND), policy)
+        chain.append(replace(one, after=(chain[-1].name,)) if chain and not one.after else one)
+    return saga_with(tuple(chain), policy=policy, timeout_s=timeout_s, on_compensated=on_compensated)
+
+
+def saga_with(
+    steps: tuple[StepPlan, ...],
+    *,
+    policy: FailurePolicy = FailurePolicy.CONTINUE,
+    timeout_s: float = 100,
+    on_compensated: tuple[StepPlan, ...] = (),
+) -> Saga:
+    """A saga that has not begun, whose steps come after what each of them says."""
+    plan = Plan("order", DefinitionVersion("0" * 16), steps, round(timeout_s * SECOND), policy, on_compensated)
     now = Instant(0)
     return Saga(
         id=SagaId("order-1"),
@@ -84,17 +149,4 @@ def saga_of(*steps: StepPlan, policy: FailurePolicy = FailurePolicy.CONTINUE, ti
         created_time=now,
         updated_time=now,
         deadline_time=Instant(now + plan.timeout_us),
-    )
-
-
-def _behind(one: StepPlan, before: StepName | None) -> StepPlan:
-    return StepPlan(
-        name=one.name,
-        kind=one.kind,
-        after=() if before is None else (before,),
-        action=one.action,
-        compensation=one.compensation,
-        lookup=one.lookup,
-        participant=one.participant,
-        guarantee=one.guarantee,
     )

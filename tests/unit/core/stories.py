@@ -10,8 +10,10 @@ A line at the margin is an event, the indented lines below it are the whole deci
 
 Events are `start`, `wake` (at the due time), `adopt`, `binding of STEP DIRECTION fails`, and answers: a step, the
 direction if it isn't its action, `#n` if it isn't the newest attempt, then `OK`, a gRPC code, `garbage` or `not sent`,
-then perhaps `sealed`, `executed=no`, `abort=WORD`, `reason=WORD` or `retry_in=SECONDS`. A second passes before each
-event; `[12s]` before it says when it happens instead.
+then perhaps `sealed`, `executed=no`, `abort=WORD`, `reason=WORD` or `retry_in=SECONDS`. People `abort`, `terminate`,
+`run now`, and act on the newest dead letter of a call (or of the `saga`): `retry reserve action`, with `forced` behind
+it or not, `ask reserve action`, `resolve reserve action HAPPENED`, with `response=WORD` behind it or not. A second
+passes before each event; `[12s]` before it says when it happens instead.
 """
 
 from __future__ import annotations
@@ -32,14 +34,26 @@ from amends_coordinator.core.effects import (
     IgnoreLateAnswer,
 )
 from amends_coordinator.core.events import Adopted, AttemptEnded, BindingFailed, Event, Started, Woken
-from amends_coordinator.core.ids import StepName
-from amends_coordinator.core.saga import Intent, Saga
-from amends_coordinator.core.states import Direction, Outcome
+from amends_coordinator.core.ids import DeadLetterId, StepName
+from amends_coordinator.core.operate import accept_abort, decide_verb
+from amends_coordinator.core.saga import DeadLetter, Intent, Saga
+from amends_coordinator.core.states import Direction, Outcome, Resolution
+from amends_coordinator.core.verbs import (
+    AskFirst,
+    ResolveDeadLetter,
+    RetryDeadLetter,
+    RunNow,
+    Terminate,
+    Verb,
+    VerbRefusedError,
+)
 from tests.unit.core.sagas import SECOND, at
 
 WHEN = re.compile(r"\[([\d.]+)s\] (.*)")
 BINDING = re.compile(r"binding of (\w+) (\w+) fails")
 ANSWER = re.compile(r"(?P<step>\w+)(?: (?P<direction>action|lookup|compensation))?(?: #(?P<attempt>\d+))? (?P<said>.+)")
+VERB = re.compile(r"(?P<verb>retry|ask|resolve) (?:saga|(?P<step>\w+) (?P<direction>\w+))(?P<rest>.*)")
+PERSON = "rosa"
 
 
 def play(saga: Saga, story: str) -> Saga:
@@ -52,12 +66,65 @@ def play(saga: Saga, story: str) -> Saga:
             continue
         when = WHEN.fullmatch(line)
         now_s = float(when[1]) if when else now_s + 1
-        event, now_s = _event(saga, when[2] if when else line, now_s)
-        decision = decide(saga, event)
-        told += [line, *(f"  {words}" for words in _decided(saga, decision))]
-        saga = decision.saga
+        said = when[2] if when else line
+        told.append(line)
+        if said == "abort":
+            saga, words = _abort(saga, now_s)
+        elif (verb := _verb(saga, said, now_s)) is not None:
+            saga, words = _asked(saga, verb)
+        else:
+            event, now_s = _event(saga, said, now_s)
+            decision = decide(saga, event)
+            saga, words = decision.saga, [*_decided(saga, decision)]
+        told += [f"  {word}" for word in words]
     assert told == expected, "\n".join(("the core told this story:", *told))
     return saga
+
+
+def _abort(saga: Saga, now_s: float) -> tuple[Saga, list[str]]:
+    aborted = accept_abort(saga, "changed my mind", at(now_s).now)
+    if aborted is None:
+        return saga, ["refused: PAST_POINT_OF_NO_RETURN"]
+    return aborted, ["accepted" if aborted is not saga else "accepted, nothing changes"]
+
+
+def _verb(saga: Saga, said: str, now_s: float) -> Verb | None:
+    if said == "run now":
+        return RunNow(at=at(now_s))
+    if said == "terminate":
+        return Terminate(at=at(now_s), reason="enough")
+    found = VERB.fullmatch(said)
+    if found is None:
+        return None
+    letter = _newest_letter(saga, found["step"], found["direction"])
+    match found["verb"]:
+        case "retry":
+            return RetryDeadLetter(at=at(now_s), letter=letter, forced="forced" in found["rest"])
+        case "ask":
+            return AskFirst(at=at(now_s), letter=letter)
+        case _:
+            resolution, _, response = found["rest"].strip().partition(" response=")
+            return ResolveDeadLetter(
+                at=at(now_s),
+                letter=letter,
+                resolution=Resolution[resolution],
+                person=PERSON,
+                response=response.encode() or None,
+            )
+
+
+def _newest_letter(saga: Saga, step: str | None, direction: str | None) -> DeadLetterId:
+    where = (None, None) if direction is None else (step, Direction[direction.upper()])
+    letters: list[DeadLetter] = [each for each in saga.dead_letters if (each.step, each.direction) == where]
+    return letters[-1].id if letters else DeadLetterId("there is none")
+
+
+def _asked(saga: Saga, verb: Verb) -> tuple[Saga, list[str]]:
+    try:
+        decision = decide_verb(saga, verb)
+    except VerbRefusedError as error:
+        return saga, [f"refused: {error.refusal.name}"]
+    return decision.saga, [*_decided(saga, decision)]
 
 
 def _event(saga: Saga, line: str, now_s: float) -> tuple[Event, float]:
@@ -98,6 +165,7 @@ def answer(said: str) -> Answer:
         message="" if code == "OK" else f"it said {code}",
         reason=extras.get("reason", ""),
         response=b"done" if code == "OK" else None,
+        sealed="sealed" in extras,
         abort_reason=extras.get("abort"),
         retry_delay_us=int(extras["retry_in"]) * SECOND if "retry_in" in extras else None,
     )
@@ -116,7 +184,7 @@ def _decided(before: Saga, decision: Decision) -> Iterator[str]:
         yield "unproven"
     for letter in decision.records.dead_letters:
         where = f"{letter.step} {str(letter.direction).lower()}" if letter.step else "saga"
-        yield f"dead letter: {where} {letter.reason}"
+        yield f"dead letter{' closed' if letter.closed_time is not None else ''}: {where} {letter.reason}"
     yield from _done(decision)
 
 
