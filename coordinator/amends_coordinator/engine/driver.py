@@ -270,7 +270,8 @@ class Driver:
         for intent in decision.records.intents:
             self._around.telemetry.intent_moved(decision.saga, intent)
         for letter in decision.records.dead_letters:
-            self._around.telemetry.dead_letter_opened(decision.saga, letter)
+            if letter.closed_time is None:
+                self._around.telemetry.dead_letter_opened(decision.saga, letter)
         if decision.saga.state is not before:
             self._around.telemetry.saga_moved(decision.saga)
 
