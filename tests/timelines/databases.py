@@ -16,8 +16,13 @@ if TYPE_CHECKING:
 def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty ledger; the test runs once for each database."""
     if request.param == "sqlite":
-        file = tmp_path / "ledger.db"
-        file.write_bytes(empty_ledger())
-        return f"sqlite:///{file}"
+        return sqlite_ledger(tmp_path)
     url: str = request.getfixturevalue("postgres_ledger")
     return url
+
+
+def sqlite_ledger(data: Path) -> str:
+    """The URL of an empty ledger in a folder."""
+    file = data / "ledger.db"
+    file.write_bytes(empty_ledger())
+    return f"sqlite:///{file}"
