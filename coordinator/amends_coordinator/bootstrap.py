@@ -26,7 +26,7 @@ from amends_coordinator.engine.settings import EngineSettings
 from amends_coordinator.grpc_api.server import Api, ApiSettings, CannotListenError, target
 from amends_coordinator.ledger.factory import MEMORY_URL, open_ledger, place_of, sqlite_file
 from amends_coordinator.ledger.migrate import upgrade
-from amends_coordinator.ports.ledger import LedgerError, NodeFencedError
+from amends_coordinator.ports.ledger import LedgerError, LedgerLockedError, LedgerUnavailableError, NodeFencedError
 from amends_coordinator.settings import Settings, SettingsError
 from amends_coordinator.system import SystemClock, SystemIds
 from amends_coordinator.telemetry import names
@@ -41,6 +41,9 @@ __all__ = ["Coordinator", "LedgerError", "Settings", "SettingsError", "main", "m
 
 _log: Any = structlog.get_logger("amends.node")  # structlog's loggers are proxies that it declares as Any itself
 _MICROS = 1_000_000
+
+NEXT_TRY_S = 1.0
+"""How long an incarnation that follows one that was shut out waits before it asks for the ledger again."""
 
 
 class Coordinator:
@@ -138,7 +141,7 @@ async def serve(
     settings: Settings, *, ready: Callable[[str], None] | None = None, stopping: asyncio.Event | None = None
 ) -> None:
     """Run one coordinator until `stopping` is set (or the task is cancelled). An incarnation that is shut out of the
-    ledger drops everything it holds, and the next one begins on the same port.
+    ledger drops everything it holds, and the next one begins on the same port, as soon as it gets the ledger.
 
     Args:
         settings: everything that can be set.
@@ -151,12 +154,19 @@ async def serve(
     settings.check()
     await asyncio.to_thread(_make_if_missing, settings.ledger_url)
     until = stopping or asyncio.Event()
-    while True:
+    was_shut_out = False
+    while not (was_shut_out and until.is_set()):
         try:
             await _serve_once(settings, ready=ready, stopping=until)
         except _ShutOutError as shut_out:
-            settings, ready = settings.model_copy(update={"port": shut_out.port}), None
+            settings, ready, was_shut_out = settings.model_copy(update={"port": shut_out.port}), None, True
             _log.warning(names.NODE_FENCED, **{names.ERROR: str(shut_out.__cause__)})
+        except (LedgerLockedError, LedgerUnavailableError, NodeFencedError) as error:
+            if not was_shut_out:
+                raise
+            _log.warning(names.LEDGER_UNAVAILABLE, **{names.ERROR: str(error)})
+            with suppress(TimeoutError):
+                await asyncio.wait_for(until.wait(), NEXT_TRY_S)
         else:
             return
 

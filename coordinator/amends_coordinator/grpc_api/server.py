@@ -69,6 +69,7 @@ class Api:
     ) -> None:
         self._settings = settings
         self._gate = Gate()
+        self._waits_to_start = False
         self._server = grpc.aio.server(options=_options(settings))
         limit = settings.payload_limit_bytes
         definitions = KnownDefinitions(ledger=ledger, catalog=catalog)
@@ -104,19 +105,24 @@ class Api:
         host, port = self._settings.host, self._settings.port
         _probe(host, port)
         try:
-            return self._server.add_insecure_port(target(host, port))
+            taken = self._server.add_insecure_port(target(host, port))
         except RuntimeError as error:
             raise CannotListenError(f"can't listen on port {port} of {host}; choose another address or port") from error
+        self._waits_to_start = True
+        return taken
 
     async def start(self) -> None:
         """Answer requests from now on."""
         await self.health.tell(serving=True)
+        self._waits_to_start = False
         await self._server.start()
 
     async def stop(self, grace_s: float) -> None:
         """Refuse new requests, let those under way be answered within `grace_s` seconds, then close the port."""
         await self.health.end()
         await self._gate.close(grace_s=grace_s)
+        if self._waits_to_start:
+            await self._server.start()  # gRPC gives a port back only when the server on it has run; the gate is closed
         await self._server.stop(LAST_ANSWERS_S)
 
 

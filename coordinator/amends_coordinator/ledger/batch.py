@@ -58,7 +58,7 @@ class Decision:
     not_before_s: float = 0.0
     """When it is tried again, by the monotonic clock."""
     alone: bool = False
-    """Whether it is sent in a transaction of its own: its locks held up others."""
+    """Whether it is sent in a transaction of its own, because somebody's lock held up a whole batch."""
 
 
 class DecisionRows(NamedTuple):

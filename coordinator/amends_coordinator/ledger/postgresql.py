@@ -55,7 +55,7 @@ _REASONS = {
     "42501": "this user has too few rights in it",
     "53100": "the server's disk is full",
     "53300": "the server has too many connections",
-    "57P01": "the server is shutting down",
+    "57P01": "the server ended the session: an administrator did, or it is shutting down",
     "57P02": "the server crashed",
     "57P03": "the server is starting up",
 }

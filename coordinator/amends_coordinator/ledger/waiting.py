@@ -31,19 +31,35 @@ LONGEST_PAUSE_ALONE_S = 2.0
 
 LARGEST_DOUBLING = 16
 
+LONELY_LIMIT = 1_000
+
 
 class WaitingDecisions:
     """Belongs to the writer's thread."""
 
     def __init__(self) -> None:
         self._waiting: deque[Decision] = deque()
+        self._lonely: dict[SagaId, None] = {}
+        """Sagas whose decisions travel alone, until one of them is answered; the newest are remembered."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def add(self, decision: Decision) -> None:
         """Put a decision behind all others."""
+        decision.alone = decision.saga_id in self._lonely
         self._waiting.append(decision)
+
+    def isolate(self, decision: Decision) -> None:
+        """Have this and later decisions about its saga travel alone: a lock of somebody's held up the whole batch."""
+        decision.alone = True
+        self._lonely[decision.saga_id] = None
+        if len(self._lonely) > LONELY_LIMIT:
+            self._lonely.pop(next(iter(self._lonely)))
+
+    def answered(self, decision: Decision) -> None:
+        """Whatever kept the saga's rows has let go of them."""
+        self._lonely.pop(decision.saga_id, None)
 
     def hold_up(self, decision: Decision, now_s: float) -> None:
         """Put back a decision whose rows are locked; it stays before whatever came later."""

@@ -266,7 +266,7 @@ class Writer:
 
     def _send_alone(self, decision: Decision, error: Exception) -> None:
         """Have a decision that waited for a lock in vain wait by itself from now on."""
-        decision.alone = True
+        self._decisions.isolate(decision)
         self._hold_up(decision, f"{error}")
 
     def _hold_up(self, decision: Decision, why: str) -> None:
@@ -291,6 +291,7 @@ class Writer:
             if isinstance(verdict, LockedElsewhere):
                 self._hold_up(decision, "the saga's row is locked")
             else:
+                self._decisions.answered(decision)
                 answers.append((decision.future, verdict))
         self._deliver(answers)
 

@@ -114,6 +114,32 @@ def test_a_second_coordinator_is_refused(postgres_ledger: str, tmp_path: Path) -
     assert PASSWORD not in done.stdout + done.stderr
 
 
+def test_a_lock_that_somebody_else_has_for_a_while(postgres_ledger: str, runner: CliRunner, tmp_path: Path) -> None:
+    """S7, L1: a coordinator whose lock went to somebody else asks for it again until it gets it, and then goes on."""
+    with (
+        serving(with_password(postgres_ledger), tmp_path / "coordinator.log") as (process, address),
+        psycopg.connect(postgres_ledger, autocommit=True) as somebody,
+    ):
+        key = "hashtextextended('amends ledger in public', 0)"
+        ended = somebody.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks JOIN pg_stat_activity USING (pid) "
+            "WHERE locktype = 'advisory' AND datname = current_database()"
+        ).fetchall()
+        assert ended == [(True,)]
+        somebody.execute(f"SELECT pg_advisory_lock({key})".encode())
+        eventually_blocking(
+            lambda: "the ledger is in use: session" in (tmp_path / "coordinator.log").read_text(),
+            what="it asks for the lock in vain",
+            bound_s=30,
+        )
+        assert len(nodes(postgres_ledger)) == 1
+        somebody.execute(f"SELECT pg_advisory_unlock({key})".encode())
+        eventually_blocking(lambda: listed(runner, address)[0] == 0, what="it answers again", bound_s=30)
+        assert [fenced for _, fenced in nodes(postgres_ledger)] == [True, False]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+
+
 @pytest.mark.crash
 def test_the_database_goes_and_comes_back(
     postgres: PostgresServer, postgres_ledger: str, runner: CliRunner, tmp_path: Path

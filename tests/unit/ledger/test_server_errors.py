@@ -13,9 +13,10 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from amends_coordinator.core.ids import NodeId, SagaId, StepName
-from amends_coordinator.core.saga import Saga
+from amends_coordinator.core.saga import Failure, Saga
 from amends_coordinator.ledger.sql import SqlLedger
 from amends_coordinator.ports.ledger import LedgerUnavailableError, Started, SupersededError, Write, WriteRefusedError
+from amends_coordinator.ports.repairs import AuditEntry
 from tests.conformance.ledger.sagas import advanced, after, new, plan_of, saga, stored, write
 from tests.postgres import PostgresServer
 from tests.unit.ledger.servers import FaultyDialect, ask, lose_answer, open_server, times
@@ -87,6 +88,34 @@ async def test_v22_a_lost_commit_answer_and_an_operators_write_in_between(postgr
     assert await ledger.load(value.id) == stored(replace(changed, abort_requested=True), 3)
     with pytest.raises(SupersededError):
         await ledger.append(write(advanced(changed, "ship", time=after(2)), 2))
+    await ledger.close()
+
+
+@pytest.mark.timeline
+async def test_v22_a_lost_commit_answer_and_an_abort_in_between(postgres_ledger: str) -> None:
+    """V22, S10: a decision whose answer stayed lost is repeated by its maker after an abort was accepted: it is
+    recognised as stored, and the next one, which did not see the abort, is decided again.
+    """
+    ledger, dialect = await open_server(postgres_ledger, patience_s=0.3)
+    (value,) = await started(ledger, 1)
+    changed = advanced(value, "authorize", time=after(1))
+    dialect.committed = lose_answer
+    with pytest.raises(LedgerUnavailableError):
+        await ledger.append(write(changed, 1))
+    dialect.committed = None
+    failure = Failure(step=None, reason="ABORTED", status_code="", message="a person asked", time=after(2))
+    audit = AuditEntry(
+        id="audit-1", saga_id=value.id, dead_letter_id=None, verb="AbortSaga", actor="ada", claimed_actor="",
+        reason="", details="{}", created_time=after(2),
+    )  # fmt: skip
+    answer = await ledger.request_abort(value.id, failure=failure, audit=audit)
+    assert answer is not None
+    assert answer.accepted
+    assert await ledger.append(write(changed, 1)) == 2
+    with pytest.raises(SupersededError) as superseded:
+        await ledger.append(write(advanced(changed, "ship", time=after(3)), 2))
+    assert superseded.value.current.version == 3
+    assert superseded.value.current.saga.abort_requested
     await ledger.close()
 
 
