@@ -119,15 +119,17 @@ async def test_what_the_coordinator_failed_on_can_only_be_retried(served: Served
 @pytest.mark.parametrize(
     ("fault", "code", "reason"),
     [
-        (LedgerUnavailableError("secret"), Code.UNAVAILABLE, "LEDGER_UNAVAILABLE"),
-        (UnreadableSagaError("secret"), Code.DATA_LOSS, "SAGA_UNREADABLE"),
-        (ZeroDivisionError("secret"), Code.INTERNAL, "COORDINATOR_FAULT"),
+        (LedgerUnavailableError, Code.UNAVAILABLE, "LEDGER_UNAVAILABLE"),
+        (UnreadableSagaError, Code.DATA_LOSS, "SAGA_UNREADABLE"),
+        (ZeroDivisionError, Code.INTERNAL, "COORDINATOR_FAULT"),
     ],
 )
-async def test_faults_tell_nothing_of_the_inside(served: Served, fault: Exception, code: Code, reason: str) -> None:
+async def test_faults_tell_nothing_of_the_inside(
+    served: Served, fault: type[Exception], code: Code, reason: str
+) -> None:
     """Errors carry their reason; no driver's text leaves."""
     letter = await failing(served)
-    served.ledger.fault = fault
+    served.ledger.fault = fault("secret")
     refusal = await refused(
         served.operator.RetryDeadLetter(pb.RetryDeadLetterRequest(dead_letter_id=letter, reason="again"))
     )
