@@ -253,12 +253,11 @@ async def test_run_now(tmp_path: Path) -> None:
     ("lookup", "found", "reason", "end"),
     [
         pytest.param(FOUND, "DID_NOT_HAPPEN", "ACTION_HAPPENED", "COMMITTED", id="it happened, they deny it"),
-        pytest.param(FOUND, "UNDONE_BY_HAND", "ACTION_HAPPENED", "COMMITTED", id="it happened, and isn't undone"),
         pytest.param(SEALED, "HAPPENED", "DEAD_LETTER_CLOSED", "COMPENSATED", id="it never will, they say it did"),
         pytest.param(SEALED, "DID_NOT_HAPPEN", "", "COMPENSATED", id="both say no"),
         pytest.param(FOUND, "HAPPENED", "", "COMMITTED", id="both say yes"),
         pytest.param(MISSING, "DID_NOT_HAPPEN", "", "COMPENSATED", id="the person knows more"),
-        pytest.param(LOST, "UNDONE_BY_HAND", "", "COMPENSATED", id="the participant is away"),
+        pytest.param(LOST, "DID_NOT_HAPPEN", "", "COMPENSATED", id="the participant is away"),
     ],
 )
 async def test_the_participant_is_asked_first(tmp_path: Path, lookup: Reply, found: str, reason: str, end: str) -> None:
@@ -277,6 +276,35 @@ async def test_the_participant_is_asked_first(tmp_path: Path, lookup: Reply, fou
         await desk.stands(end)
         assert len(steps.calls("b/lookup")) == before + 1
         assert not steps.calls("b/compensation")
+
+
+async def test_what_was_undone_by_hand_is_not_undone_again(tmp_path: Path) -> None:
+    """S4: the participant that has the action would say that it happened, and the saga would go on from that; so it is
+    not asked, and the step is settled.
+    """
+    async with begun(tmp_path, saga_of("CF", sealing=True), {"b": [LOST], "find_b": [LOST]}) as (desk, steps):
+        letter = await desk.open_letter("b")
+        before = len(steps.calls("b/lookup"))
+        steps.plan["b/lookup"] = [FOUND]
+        await desk.resolve(letter, "UNDONE_BY_HAND")
+        ended = await desk.stands("COMPENSATED")
+        assert intent_of(ended, "b").resolution == saga_pb2.RESOLUTION_UNDONE_BY_HAND
+        assert len(steps.calls("b/lookup")) == before
+        assert not steps.calls("b/compensation")
+        assert len(steps.calls("a/compensation")) == 1
+
+
+async def test_nobody_is_asked_before_a_word_that_is_refused(tmp_path: Path) -> None:
+    """A resolution that can't be taken changes nothing, so the participant isn't asked either."""
+    async with begun(tmp_path, saga_of("CF", sealing=True), {"b": [LOST], "find_b": [LOST]}) as (desk, steps):
+        letter = await desk.open_letter("b")
+        before = len(steps.calls("b/lookup"))
+        steps.plan["b/lookup"] = [FOUND]
+        code, reason = await desk.why_not_resolve(letter, "HAPPENED")
+        assert (code, reason) == (grpc.StatusCode.INVALID_ARGUMENT, "RESPONSE_REQUIRED")
+        assert len(steps.calls("b/lookup")) == before
+        assert (await desk.saga()).attention_required
+        assert not await desk.audit()
 
 
 async def test_dead_letters_are_listed_and_counted(tmp_path: Path) -> None:

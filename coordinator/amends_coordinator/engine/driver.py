@@ -150,9 +150,12 @@ class Driver:
             self._end_if_at_rest()
 
     def nudge(self) -> None:
-        """Somebody else has written the saga: look at it again and go on with what stands there now."""
+        """Somebody else has written the saga: look at it again and go on with what stands there now.
+
+        A driver that is letting go of it begins nothing any more: the saga is due, and the sweeper takes it up.
+        """
         self._events.append(None)
-        if self._over is not None and not self._deciding:
+        if self._over is not None and not self._over.done() and not self._deciding:
             self._spawn(self._go_on(), f"saga {self._saga.id} is looked at again")
 
     async def _decide_all(self) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from amends_coordinator.core.operate import decide_verb, is_asked_first
 from amends_coordinator.core.saga import Failure
@@ -30,7 +30,7 @@ from amends_coordinator.ports.ledger import StoredSaga, SupersededError, Write
 from amends_coordinator.ports.repairs import AuditEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
     from amends_coordinator.core.decision import Decision
     from amends_coordinator.core.ids import DeadLetterId, Instant, SagaId, StepName
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from amends_coordinator.engine.driver import Surroundings
     from amends_coordinator.ports.clock import Ids
     from amends_coordinator.ports.driving import Person
+    from amends_coordinator.ports.repairs import AbortAnswer
+
+T = TypeVar("T")
 
 DECISIONS_AT_MOST = 20
 """How often a verb is decided again because the saga was written meanwhile, before the person is asked to try again."""
@@ -76,13 +79,14 @@ class Verbs:
         self._around = around
         self._ids = ids
         self._nudge = nudge
+        self._writing: set[asyncio.Task[object]] = set()
 
     async def abort(self, saga_id: SagaId, person: Person) -> StoredSaga | None:
         """See the port."""
         now = self._around.clock.now()
         cause = Failure(step=None, reason="ABORTED", status_code="", message=clean_text(person.reason), time=now)
         audit = self._audit(Asked(method="AbortSaga", saga_id=saga_id, person=person), now, self._ids.token())
-        answer = await self._around.ledger.request_abort(saga_id, failure=cause, audit=audit)
+        answer = await self._to_its_end(self._request_abort(saga_id, cause, audit))
         if answer is None:
             return None
         if not answer.accepted:
@@ -91,7 +95,6 @@ class Verbs:
                 f"saga {saga_id} is past its point of no return and only goes forward, nothing was changed; undo"
                 " what it does with a saga of its own",
             )
-        self._nudge(saga_id)
         return answer.stored
 
     async def retry(self, letter_id: DeadLetterId, person: Person, *, forced: bool) -> StoredSaga:
@@ -110,9 +113,6 @@ class Verbs:
         """See the port."""
         details = {"resolution": resolution.value, "response_given": response is not None}
         asked = await self._about(letter_id, "ResolveDeadLetter", person, details)
-        answered = await self._ask_first(asked, letter_id)
-        if answered is not None and _settled_by_answer(answered.saga, letter_id, resolution):
-            return answered
 
         def verb() -> Verb:
             return ResolveDeadLetter(
@@ -123,6 +123,11 @@ class Verbs:
                 response=response,
             )
 
+        # Whoever undid it by hand knows that it happened. The participant's OK would have it undone a second time.
+        if resolution is not Resolution.UNDONE_BY_HAND:
+            answered = await self._ask_first(asked, letter_id, verb)
+            if answered is not None and _settled_by_answer(answered.saga, letter_id, resolution):
+                return answered
         return _there(asked, await self._carry_out(asked, verb))
 
     async def run_now(self, saga_id: SagaId, person: Person) -> StoredSaga | None:
@@ -157,25 +162,55 @@ class Verbs:
             decision = decide_verb(stored.saga, verb)
             audit = self._audit(asked, verb.at.now, audit_id)
             try:
-                version = await self._around.ledger.append_verb(_write(decision, stored.version), audit)
+                version = await self._to_its_end(self._append(_write(decision, stored.version), audit))
             except SupersededError as superseded:
                 stored = superseded.current
                 continue
             self._tell(stored.saga, decision)
-            self._nudge(asked.saga_id)
             return StoredSaga(saga=decision.saga, version=version, owner=stored.owner)
         raise SagaBusyError(
             f"saga {asked.saga_id} was written {DECISIONS_AT_MOST} times while this was decided, and nothing was "
             "changed; try again"
         )
 
-    async def _ask_first(self, asked: Asked, letter_id: DeadLetterId) -> StoredSaga | None:
+    async def _request_abort(self, saga_id: SagaId, cause: Failure, audit: AuditEntry) -> AbortAnswer | None:
+        answer = await self._around.ledger.request_abort(saga_id, failure=cause, audit=audit)
+        if answer is not None and answer.accepted:
+            self._nudge(saga_id)
+        return answer
+
+    async def _append(self, write: Write, audit: AuditEntry) -> int:
+        version = await self._around.ledger.append_verb(write, audit)
+        self._nudge(write.saga.id)
+        return version
+
+    async def _to_its_end(self, writing: Coroutine[object, object, T]) -> T:
+        """Write in a task of its own: a client that goes away cancels its call, and must not keep the saga's driver
+        from hearing of what was written.
+        """
+        task = asyncio.create_task(writing)
+        self._writing.add(task)
+        task.add_done_callback(self._written)
+        return await asyncio.shield(task)
+
+    def _written(self, task: asyncio.Task[object]) -> None:
+        self._writing.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever still waits has it; when nobody does it must not be reported as never looked at
+
+    async def _ask_first(
+        self, asked: Asked, letter_id: DeadLetterId, make_verb: Callable[[], Verb]
+    ) -> StoredSaga | None:
         """Have the participant asked, where it can settle what the person is about to say; answers the saga once that
         is known or the time is over. None: it can't.
+
+        Raises:
+            VerbRefusedError: what the person is about to say would be refused anyway: nobody is asked.
         """
         stored = await self._around.ledger.load(asked.saga_id)
         if stored is None or not is_asked_first(stored.saga, letter_id):
             return None
+        decide_verb(stored.saga, make_verb())
         letter = _letter(stored.saga, letter_id)
         if letter is None or letter.step is None:
             return None
@@ -242,7 +277,8 @@ def _is_pending(intent: Intent | None) -> bool:
 
 
 def _settled_by_answer(saga: Saga, letter_id: DeadLetterId, resolution: Resolution) -> bool:
-    """Whether the participant's answer settled the dead letter, in agreement with what the person said.
+    """Whether the participant's answer settled the dead letter, in agreement with what the person said. If somebody
+    else closed it meanwhile, what the person said is still to be decided on, and refused.
 
     Raises:
         VerbRefusedError: it says the contrary, and the saga goes on from its answer.
@@ -251,14 +287,16 @@ def _settled_by_answer(saga: Saga, letter_id: DeadLetterId, resolution: Resoluti
     if letter is None or letter.step is None or letter.closed_time is None:
         return False
     action = saga.intent(letter.step, Direction.ACTION)
-    happened = action is not None and action.state is IntentState.SUCCEEDED
+    if action is None or action.state not in (IntentState.SUCCEEDED, IntentState.REJECTED):
+        return False
+    happened = action.state is IntentState.SUCCEEDED
     if happened and resolution is not Resolution.HAPPENED:
         raise VerbRefusedError(
             Refusal.ACTION_HAPPENED,
             f"the participant was asked and says that the action of {letter.step} happened: the saga goes on from its"
             " answer, and nothing is left to resolve here; look at the saga before you do anything else",
         )
-    if action is not None and action.state is IntentState.REJECTED and resolution is Resolution.HAPPENED:
+    if not happened and resolution is Resolution.HAPPENED:
         raise VerbRefusedError(
             Refusal.LETTER_CLOSED,
             f"the participant was asked and says that the action of {letter.step} never happened and never will: the"

@@ -95,8 +95,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_SAGA_NOT_RUNNING: _ErrorReason.ValueType  # 22
     """FAILED_PRECONDITION: the saga has ended, and nothing is left to do."""
     ERROR_REASON_ACTION_HAPPENED: _ErrorReason.ValueType  # 23
-    """FAILED_PRECONDITION: a person said that the action did not happen, or was undone; the participant was asked and says
-    that it happened. The saga goes on from its answer. Look at the saga before you do anything else.
+    """FAILED_PRECONDITION: a person said that the action did not happen; the participant was asked and says that it
+    happened. The saga goes on from its answer. Look at the saga before you do anything else.
     """
     ERROR_REASON_SAGA_BUSY: _ErrorReason.ValueType  # 24
     """ABORTED: the saga was written again and again while this was decided; nothing was changed. `RetryInfo` says when to try
@@ -179,8 +179,8 @@ does with a saga of its own.
 ERROR_REASON_SAGA_NOT_RUNNING: ErrorReason.ValueType  # 22
 """FAILED_PRECONDITION: the saga has ended, and nothing is left to do."""
 ERROR_REASON_ACTION_HAPPENED: ErrorReason.ValueType  # 23
-"""FAILED_PRECONDITION: a person said that the action did not happen, or was undone; the participant was asked and says
-that it happened. The saga goes on from its answer. Look at the saga before you do anything else.
+"""FAILED_PRECONDITION: a person said that the action did not happen; the participant was asked and says that it
+happened. The saga goes on from its answer. Look at the saga before you do anything else.
 """
 ERROR_REASON_SAGA_BUSY: ErrorReason.ValueType  # 24
 """ABORTED: the saga was written again and again while this was decided; nothing was changed. `RetryInfo` says when to try
