@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from typer.testing import CliRunner
 
-from amends.cli.app import app
 from tests.scenarios.test_people import NO, begun, saga_of
 
 if TYPE_CHECKING:
@@ -20,11 +19,17 @@ pytestmark = pytest.mark.scenario
 
 
 async def run(desk: Desk, *command: str) -> str:
-    """Run a command beside the coordinator, as a person does; what it prints."""
-    arguments = [*command, "--coordinator", desk.coordinator.address]
-    done = await asyncio.to_thread(CliRunner().invoke, app, arguments)
-    assert done.exit_code == 0, done.stderr
-    return done.stdout
+    """Run a command as a person does, in a process of its own; what it prints."""
+    started = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", "from amends.cli import main; raise SystemExit(main())"),
+        *(*command, "--coordinator", desk.coordinator.address),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    said, complained = await asyncio.wait_for(started.communicate(), 60)
+    assert started.returncode == 0, complained.decode()
+    return said.decode()
 
 
 async def test_detect_investigate_resolve(tmp_path: Path) -> None:

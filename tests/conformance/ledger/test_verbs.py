@@ -78,6 +78,7 @@ async def test_an_owners_decision_after_a_verb_is_decided_again(ledger: Ledger) 
     assert caught.value.current == stored(changed, 3)
 
 
+@pytest.mark.timeline
 async def test_v22_an_owners_lost_answer_with_a_verb_in_between(ledger: Ledger) -> None:
     """V22, rule 4: a decision that was applied is recognised although an operator has written since."""
     value = saga("order-1")
