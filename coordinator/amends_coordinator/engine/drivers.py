@@ -109,10 +109,17 @@ class Drivers:
         self._keep(saga_id, asyncio.create_task(self._watch(saga_id, driver, first, effects), name=f"saga {saga_id}"))
 
     def nudge(self, saga_id: SagaId) -> None:
-        """Somebody has written this saga past its driver: have that look at it, if it is here."""
+        """Somebody has written this saga past its driver: have that look at it, if it is here. One whose drivers have
+        failed is taken up again at once, as if none had: a person has done something about it.
+        """
         driver = self._in_memory.get(saga_id)
+        pause = self._pauses.get(saga_id)
         if driver is not None:
             driver.nudge()
+        elif pause is not None:
+            pause.cancel()
+            self._failures.pop(saga_id, None)
+            self._take_up(saga_id)
 
     async def adopt(self, stored: StoredSaga) -> None:
         """Drive a saga that nobody in this process drives: what it has in flight nobody here will hear of."""

@@ -6,10 +6,13 @@ import asyncio
 
 import pytest
 
+from amends_coordinator.core.ids import SagaId
 from amends_coordinator.core.states import DeadLetterReason, SagaState
 from amends_coordinator.engine import drivers
 from amends_coordinator.ledger.memory import MemoryLedger
+from amends_coordinator.ports.driving import Person
 from tests.unit.engine.rig import rig
+from tests.waiting import eventually
 
 
 class PlantedError(Exception):
@@ -40,3 +43,29 @@ async def test_a_driver_that_fails_again_and_again_gets_one_dead_letter(monkeypa
         assert "PlantedError" in letter.last_error
         assert letter.closed_time is None, "it stays open until a person has seen it"
         assert told.count("dead_letter_opened") == 1
+
+
+async def test_a_retry_takes_it_up_at_once_and_asks_for_nobody_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """L1: a person who has mended it need not wait, and sees no second dead letter for old failures."""
+    monkeypatch.setattr(drivers, "FIRST_PAUSE_S", 0.001)
+    mended = asyncio.Event()
+
+    def plant(which: str) -> None:
+        if which == "dead_letter_opened":
+            monkeypatch.setattr(drivers, "FIRST_PAUSE_S", 60.0)
+            monkeypatch.setattr(drivers, "LONGEST_PAUSE_S", 60.0)
+        if which == "intent_moved" and not mended.is_set():
+            raise PlantedError
+
+    async with rig(MemoryLedger(), plant=plant) as stage:
+        await stage.start("s", "a", "b")
+        failures = stage.telemetry.failures
+        await eventually(lambda: len(failures) > drivers.FAILURES_BEFORE_DEAD_LETTER, what="it fails, and was told")
+        mended.set()
+        stored = await stage.ledger.load(SagaId("s"))
+        assert stored is not None
+        (letter,) = stored.saga.dead_letters
+        await stage.engine.verbs.retry(letter.id, Person(actor="a", claimed_actor="", reason="mended"), forced=False)
+        ended = await stage.end("s")
+        assert ended.saga.state is SagaState.COMMITTED
+        assert [each.closed_time is None for each in ended.saga.dead_letters] == [False]
