@@ -135,8 +135,10 @@ def empty_ledger() -> bytes:
         return path.read_bytes()
 
 
-LEASE_S = 0.3
-"""On PostgreSQL a crashed incarnation is fenced only after a whole lease."""
+LEASE_S = 1.0
+"""On PostgreSQL a crashed incarnation is fenced only after a whole lease. Half of it is what a transaction may stand
+still for, so it is long enough for a busy machine.
+"""
 
 
 async def opened(rig: Rig, node: NodeId = NODE, *, plans: Callable[[StoredDefinition], Plan] = plan_of) -> Ledger:
