@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import grpc
 import pytest
 
+from amends import PastPointOfNoReturnError
 from amends.v1 import saga_pb2
-from tests.integration.api.refusals import refusal_of
 from tests.timelines.participant import Turn
 from tests.timelines.sagas import GUARDED, Timeline, timeline, undoable
 from tests.timelines.stage import Stage, staged
@@ -17,6 +16,8 @@ from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from amends import SagaHandle
 
 pytestmark = pytest.mark.scenario
 
@@ -35,13 +36,11 @@ def definition() -> Timeline:
     return saga
 
 
-async def accepted(stage: Stage, saga_id: str) -> bool:
+async def accepted(handle: SagaHandle[None]) -> bool:
     """Whether an abort is accepted; refused it is for the one reason that there can be."""
     try:
-        await stage.desk.abort(saga_id)
-    except grpc.aio.AioRpcError as error:
-        if refusal_of(error).reason != "PAST_POINT_OF_NO_RETURN":
-            raise
+        await handle.abort("the customer left")
+    except PastPointOfNoReturnError:
         return False
     return True
 
@@ -50,17 +49,17 @@ async def race(stage: Stage, saga_id: str, offset_s: float) -> bool:
     """One run: let the last step end, abort so long after it (or before it), and see whether the answer was true."""
     loop, ends, asked = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
     stage.participant.turns[f"{saga_id}/b/action"] = [Turn(before=ends)]
-    await stage.start(definition(), saga_id)
+    handle = await stage.start(definition(), saga_id)
     await eventually(lambda: stage.participant.worked[f"{saga_id}/b/action"] == 1, what="the last step is at work")
     at_s = loop.time() + SOON_S
     loop.call_at(at_s, ends.set)
     loop.call_at(at_s + offset_s, asked.set)
     await asked.wait()
-    was_accepted = await accepted(stage, saga_id)
+    was_accepted = await accepted(handle)
     saga = await stage.rests(saga_id)
     wanted = saga_pb2.Saga.STATE_COMPENSATED if was_accepted else saga_pb2.Saga.STATE_COMMITTED
     assert (saga.state, saga.unproven) == (wanted, False), f"accepted: {was_accepted}, {offset_s} s after the end"
-    assert await accepted(stage, saga_id) is was_accepted
+    assert await accepted(handle) is was_accepted
     return was_accepted
 
 

@@ -60,7 +60,15 @@ SHORT = Retry(
     total_timeout=timedelta(milliseconds=150),
     maximum_refusal_count=3,
 )
-"""Three refusals, or a handful of answers that were lost."""
+"""Over in a moment: a handful of answers that were lost, fewer on a busy machine."""
+
+REFUSALS = Retry(
+    initial_delay=timedelta(milliseconds=10),
+    maximum_delay=timedelta(milliseconds=50),
+    total_timeout=timedelta(seconds=60),
+    maximum_refusal_count=3,
+)
+"""Three refusals, however long they take."""
 
 LONG = Retry(
     initial_delay=timedelta(milliseconds=10),

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 BOUND = timedelta(seconds=30)
 
+PARTICIPANT_LEASE_S = 600
+"""The participant announces itself once, and outlives every timeline."""
+
 
 @dataclass(slots=True)
 class Stage:
@@ -108,7 +111,8 @@ async def staged(ledger_url: str, data: Path, **settings: object) -> AsyncGenera
         journal = Journal(data / "journal.jsonl")
         participant = await stack.enter_async_context(participating(journal))
         network = await stack.enter_async_context(between(journal, participant.address))
-        here = await stack.enter_async_context(inside(data, ledger_url=ledger_url, **settings))
+        given: dict[str, object] = {"ledger_url": ledger_url, "participant_lease_s": PARTICIPANT_LEASE_S}
+        here = await stack.enter_async_context(inside(data, **(given | settings)))
         await announce(here.registry, network.address)
         stage = Stage(here.client, participant, network, journal, here)
         yield stage
@@ -142,4 +146,8 @@ async def killable(ledger_url: str, data: Path, **settings: str) -> AsyncGenerat
     assert "Traceback" not in process.log_text(), process.log_text()
 
 
-SHORT_LEASE = {"AMENDS_LEASE_TTL_S": "1.5", "AMENDS_HEARTBEAT_INTERVAL_S": "0.3"}
+SHORT_LEASE = {
+    "AMENDS_LEASE_TTL_S": "1.5",
+    "AMENDS_HEARTBEAT_INTERVAL_S": "0.3",
+    "AMENDS_PARTICIPANT_LEASE_S": str(PARTICIPANT_LEASE_S),
+}

@@ -9,7 +9,7 @@ import pytest
 from amends.v1 import saga_pb2
 from tests.timelines.books import SEAL, Code, Said
 from tests.timelines.participant import OK, REFUSE, Turn
-from tests.timelines.sagas import ATTEMPT, GUARDED, KEYED, SHORT, Promise, Timeline, timeline, undoable
+from tests.timelines.sagas import ATTEMPT, GUARDED, KEYED, REFUSALS, Promise, Timeline, timeline, undoable
 from tests.timelines.stage import staged
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def definition(promise: Promise) -> Timeline:
     saga = timeline("v05")
     undoable(saga, "a", promise)
     saga.pivot("p", promise.do(name="p"), timeout=ATTEMPT)
-    saga.retriable("r", promise.do(name="r"), timeout=ATTEMPT, retry=SHORT)
+    saga.retriable("r", promise.do(name="r"), timeout=ATTEMPT, retry=REFUSALS)
     return saga
 
 

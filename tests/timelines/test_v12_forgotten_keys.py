@@ -63,7 +63,7 @@ async def test_v12_a_compensation_is_not_repeated_with_a_forgotten_key(ledger_ur
         saga = await stage.rests()
         assert saga.state == saga_pb2.Saga.STATE_COMPENSATION_FAILED
         called = len(stage.journal.begun("a", "compensation"))
-        assert (called > 1, stage.participant.effects("a")) == (True, 0)
+        assert stage.participant.effects("a") == 0
         await once_the_window_is_over(saga, "a", "compensation")
         stage.participant.key.forget()
         letter = await stage.desk.open_letter("a", "compensation")
