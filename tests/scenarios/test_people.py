@@ -80,10 +80,15 @@ def saga_of(
 
 @asynccontextmanager
 async def begun(
-    data: Path, saga: Saga[ScenarioInput, ScenarioOutput], plan: Mapping[str, list[Reply]]
+    data: Path,
+    saga: Saga[ScenarioInput, ScenarioOutput],
+    plan: Mapping[str, list[Reply]],
+    *,
+    ledger_url: str | None = None,
 ) -> AsyncGenerator[tuple[Desk, RawSteps]]:
     """A coordinator, a participant that does what is planned, and saga "s" on its way."""
-    async with raw_steps(plan) as steps, inside(data) as coordinator:
+    given = {} if ledger_url is None else {"ledger_url": ledger_url}
+    async with raw_steps(plan) as steps, inside(data, **given) as coordinator:
         await coordinator.announce("raw", steps.address)
         await coordinator.client.start(saga, ScenarioInput(), saga_id="s")
         yield Desk(coordinator), steps
@@ -107,9 +112,9 @@ async def test_a_retry_gives_a_fresh_budget(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeline
-async def test_v14_a_resolved_retriable(tmp_path: Path) -> None:
+async def test_v14_a_resolved_retriable(ledger_url: str, tmp_path: Path) -> None:
     """V14, S3: a retriable step that a person resolved lets the saga commit, with the person's name."""
-    async with begun(tmp_path, saga_of("PR"), {"b": [NO]}) as (desk, steps):
+    async with begun(tmp_path, saga_of("PR"), {"b": [NO]}, ledger_url=ledger_url) as (desk, steps):
         letter = await desk.open_letter("b")
         refusal = await refused(desk.stub.ResolveDeadLetter(resolution(letter, "HAPPENED")))
         assert (refusal.code, refusal.reason, refusal.paths) == (
@@ -134,18 +139,18 @@ async def test_v14_a_resolved_retriable(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeline
-async def test_v14_a_waived_retriable(tmp_path: Path) -> None:
+async def test_v14_a_waived_retriable(ledger_url: str, tmp_path: Path) -> None:
     """V14: a retriable step that did not happen is waived by name, and the saga goes forward without it."""
-    async with begun(tmp_path, saga_of("PRR"), {"b": [NO]}) as (desk, _):
+    async with begun(tmp_path, saga_of("PRR"), {"b": [NO]}, ledger_url=ledger_url) as (desk, _):
         await desk.resolve(await desk.open_letter("b"), "DID_NOT_HAPPEN")
         ended = await desk.stands("COMMITTED")
         assert intent_of(ended, "b").resolved_by == "ada"
 
 
 @pytest.mark.timeline
-async def test_v18_a_compensation_that_did_not_happen_is_still_owed(tmp_path: Path) -> None:
+async def test_v18_a_compensation_that_did_not_happen_is_still_owed(ledger_url: str, tmp_path: Path) -> None:
     """V18, S4: that a compensation did not happen settles nothing: it is refused; undone by hand settles it."""
-    async with begun(tmp_path, saga_of("CC"), {"b": [NO], "undo_a": [NO]}) as (desk, _):
+    async with begun(tmp_path, saga_of("CC"), {"b": [NO], "undo_a": [NO]}, ledger_url=ledger_url) as (desk, _):
         letter = await desk.open_letter("a", "compensation")
         failed = await desk.stands("COMPENSATION_FAILED")
         assert failed.compensations_owed == 1
@@ -158,9 +163,9 @@ async def test_v18_a_compensation_that_did_not_happen_is_still_owed(tmp_path: Pa
 
 
 @pytest.mark.timeline
-async def test_v18_an_unknown_action_that_happened_is_compensated(tmp_path: Path) -> None:
+async def test_v18_an_unknown_action_that_happened_is_compensated(ledger_url: str, tmp_path: Path) -> None:
     """V18, S4: an action of which a person says that it happened is undone, with the response that they give."""
-    async with begun(tmp_path, saga_of("CC", by_key=False), {"b": [LOST]}) as (desk, steps):
+    async with begun(tmp_path, saga_of("CC", by_key=False), {"b": [LOST]}, ledger_url=ledger_url) as (desk, steps):
         letter = await desk.open_letter("b")
         await desk.stands("COMPENSATION_FAILED")
         assert not steps.calls("b/compensation"), "nothing is undone with an empty id"
@@ -172,9 +177,12 @@ async def test_v18_an_unknown_action_that_happened_is_compensated(tmp_path: Path
 
 
 @pytest.mark.timeline
-async def test_v19_two_operators(tmp_path: Path) -> None:
+async def test_v19_two_operators(ledger_url: str, tmp_path: Path) -> None:
     """V19: the second who acts on a dead letter is told that it is closed, and nothing of theirs is done."""
-    async with begun(tmp_path, saga_of("CC"), {"b": [NO], "undo_a": [NO, NO, Reply()]}) as (desk, steps):
+    async with begun(tmp_path, saga_of("CC"), {"b": [NO], "undo_a": [NO, NO, Reply()]}, ledger_url=ledger_url) as (
+        desk,
+        steps,
+    ):
         letter = await desk.open_letter("a", "compensation")
         await desk.retry(letter)
         assert await desk.why_not_resolve(letter, "UNDONE_BY_HAND") == (REFUSED, "DEAD_LETTER_CLOSED")
@@ -186,10 +194,10 @@ async def test_v19_two_operators(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeline
-async def test_v20_terminate_then_retries_in_the_wrong_order(tmp_path: Path) -> None:
+async def test_v20_terminate_then_retries_in_the_wrong_order(ledger_url: str, tmp_path: Path) -> None:
     """V20, S5: after a termination only what a person retries is called, and only once what depends on it is undone."""
     plan = {"c": [Reply(delay_s=30)]}
-    async with begun(tmp_path, saga_of("CCC"), plan) as (desk, steps):
+    async with begun(tmp_path, saga_of("CCC"), plan, ledger_url=ledger_url) as (desk, steps):
         await desk.once(lambda saga: len(saga.intents) == 3)
         assert state_of(await desk.terminate()) == "COMPENSATION_FAILED"
         failed = await desk.stands("COMPENSATION_FAILED")
@@ -224,9 +232,9 @@ async def test_a_pivot_that_a_person_denies_rolls_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeline
-async def test_v13_an_abort_is_sent_again(tmp_path: Path) -> None:
+async def test_v13_an_abort_is_sent_again(ledger_url: str, tmp_path: Path) -> None:
     """V13, S10: an accepted abort is accepted again, before and after the saga ended, and leaves one audit entry."""
-    async with begun(tmp_path, saga_of("CC", retry=LONG), {"b": [LOST]}) as (desk, steps):
+    async with begun(tmp_path, saga_of("CC", retry=LONG), {"b": [LOST]}, ledger_url=ledger_url) as (desk, steps):
         await desk.once(lambda saga: any(each.HasField("next_attempt_time") for each in saga.intents))
         answers = [await desk.abort(), await desk.abort()]
         assert all(each.abort_requested for each in answers)
