@@ -71,6 +71,10 @@ check-tidy: $(VENV)/.ready ## Sizes, docstrings, purity of the core
 proto: $(VENV)/.ready $(PROTO_VENV)/.ready ## Generate Python code and stubs from the protos
 	@$(PROTO_VENV)/bin/python tools/generate.py
 
+.PHONY: explore
+explore: $(VENV)/.ready ## Explore the core: every interleaving of small sagas (some minutes on two cores)
+	@$(RUN)/python -m tests.properties.explore $(ARGS)
+
 .PHONY: bench
 bench: $(VENV)/.ready ## Measure; prints key=value lines
 	@$(RUN)/python -m tests.benchmarks.bench $(ARGS)

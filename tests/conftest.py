@@ -54,3 +54,11 @@ def postgres_database(postgres: PostgresServer) -> Iterator[str]:
     name = postgres.create_database()
     yield postgres.url(name)
     postgres.drop_database(name)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many states of the core the slice of the exploration saw (tests/properties/test_explore.py)."""
+    reports: list[pytest.TestReport] = terminalreporter.getreports("passed")
+    counts = [count for report in reports for name, count in report.user_properties if name == "explored_states"]
+    if counts:
+        terminalreporter.write_line(f"explore: states={sum(map(int, map(str, counts)))} in this slice")

@@ -47,12 +47,6 @@ class Options:
         )
 
 
-EVERY_OPTION = tuple(
-    Options(lookup=lookup, needs_response=needs, policy=policy, guarantee=guarantee)
-    for lookup, needs, policy, guarantee in product((True, False), (True, False), FailurePolicy, Guarantee)
-)
-
-
 @cache
 def legal_orders(length: int) -> tuple[str, ...]:
     """Every order of kinds that registration accepts, one letter per step."""

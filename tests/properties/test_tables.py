@@ -7,8 +7,7 @@ from enum import Enum
 import pytest
 
 from amends_coordinator.core import draft
-from amends_coordinator.core.plan import Plan
-from amends_coordinator.core.states import DeadLetterReason, Direction, IntentState, Outcome, SagaState
+from amends_coordinator.core.states import DeadLetterReason, Direction, Guarantee, IntentState, Outcome, SagaState
 from amends_coordinator.core.transitions import (
     INTENT_TRANSITIONS,
     SAGA_TRANSITIONS,
@@ -18,22 +17,22 @@ from amends_coordinator.core.transitions import (
     move_saga,
 )
 from tests.properties.answers import ANSWERS
-from tests.properties.plans import Options, small_plan
-from tests.properties.search import search
+from tests.properties.explore.explorer import explore
+from tests.properties.explore.shapes import Small
 
-OF_PEOPLE = {(SagaState.COMPENSATION_FAILED, SagaMove.TAKEN_UP_AGAIN)}
-"""Rows that only a verb of a person leads to; their tests are those of the verbs."""
+WRITTEN_BY_THE_LEDGER = {DeadLetterReason.UNREADABLE}
+"""Reasons of dead letters that the core never opens."""
 
-OF_PEOPLE_OR_LATER_CALLS = {
-    row for row in INTENT_TRANSITIONS if row[0] is IntentState.PARKED or row[1] is IntentMove.CALL_AGAIN
-}
-TOLD_BY_OTHERS = {DeadLetterReason.TERMINATED, DeadLetterReason.UNREADABLE, DeadLetterReason.DRIVER_FAILED}
-
-
-def _plans() -> tuple[Plan, ...]:
-    """Small sagas that between them take every road there is."""
-    quick, blind = Options(rounds=1), Options(rounds=1, lookup=False, needs_response=True)
-    return (small_plan("CP", quick), small_plan("C", blind), small_plan("O", quick), small_plan("R", quick))
+EVERY_ROAD = (
+    Small(shape="C", desk=True, terminate=True, wiring=True, driver_fails=True, crashes=False, timeouts=False),
+    Small(shape="C", guarantee=Guarantee.KEY, desk=True, park=True, timeouts=False, outages=False),
+    Small(shape="C", guarantee=Guarantee.KEY, crashes=False, timeouts=False, outages=False),
+    Small(shape="P", desk=True, soft_aborts=True),
+    Small(shape="R", desk=True, wiring=True),
+    Small(shape="R", guarantee=Guarantee.KEY, already_done=True, refusals=2),
+    Small(shape="O", terminate=True),
+)
+"""Small sagas that between them take every road there is."""
 
 
 def test_every_row_of_the_tables_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,11 +58,11 @@ def test_every_row_of_the_tables_is_used(monkeypatch: pytest.MonkeyPatch) -> Non
         original(self, *where)  # type: ignore[arg-type]  # handed on as it came
 
     monkeypatch.setattr(draft.Draft, "open_dead_letter", watched_letter)
-    for plan in _plans():
-        assert not search(plan).broken
-    assert sagas | OF_PEOPLE == set(SAGA_TRANSITIONS)
-    assert intents | OF_PEOPLE_OR_LATER_CALLS == set(INTENT_TRANSITIONS)
-    assert reasons | TOLD_BY_OTHERS == set(DeadLetterReason)
+    for small in EVERY_ROAD:
+        assert not explore(small).broken
+    assert sagas == set(SAGA_TRANSITIONS)
+    assert intents == set(INTENT_TRANSITIONS)
+    assert reasons | WRITTEN_BY_THE_LEDGER == set(DeadLetterReason)
 
 
 def test_every_member_has_its_place() -> None:
