@@ -19,7 +19,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from contextlib import closing
+from collections.abc import Generator
+from contextlib import closing, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -114,6 +115,20 @@ class PostgresServer:
     def kill(self) -> None:
         """End the server as a crash does: no session is asked, nothing is written down first."""
         self._end(signal.SIGQUIT)
+
+    @contextmanager
+    def frozen(self) -> Generator[None]:
+        """The server and its sessions stand still meanwhile, and keep every connection open (Linux)."""
+        assert self._process is not None
+        processes = [self._process.pid, *_children_of(self._process.pid)]
+        for process_id in processes:
+            os.kill(process_id, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for process_id in processes:
+                with suppress(ProcessLookupError):
+                    os.kill(process_id, signal.SIGCONT)
 
     def stop(self) -> None:
         """End the server and remove its data."""
@@ -224,6 +239,12 @@ _END_OTHERS = b"""
 SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid()
 """
+
+
+def _children_of(process_id: int) -> list[int]:
+    """The processes that a process has started, as Linux lists them."""
+    listed = Path(f"/proc/{process_id}/task/{process_id}/children").read_text()
+    return [int(child) for child in listed.split()]
 
 
 def _free_port() -> int:

@@ -24,6 +24,8 @@ from sqlalchemy.exc import DBAPIError
 from amends_coordinator.ports.ledger import LedgerLockedError, LedgerUnavailableError, NodeFencedError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sqlalchemy import Connection, Engine
 
     from amends_coordinator.ledger.dialect import SqlDialect
@@ -61,6 +63,7 @@ class AdvisoryLock:
         self._watching: threading.Thread | None = None
         self._wake: socket.socket | None = None
         self._stopped = threading.Event()
+        self._cut: Callable[[], None] | None = None
         self._lost: str | None = None
         self._server_is_back = False
 
@@ -80,6 +83,7 @@ class AdvisoryLock:
             connection.close()
             raise
         self._connection = connection
+        self._cut = self._dialect.cutter(connection)
         self._wake, woken = socket.socketpair()
         self._watching = threading.Thread(target=self._watch, args=(connection, woken), name="ledger-lock", daemon=True)
         self._watching.start()
@@ -103,6 +107,8 @@ class AdvisoryLock:
         self._stopped.set()
         if self._wake is not None:
             self._wake.close()  # which wakes the thread
+        if self._cut is not None:
+            self._cut()  # which it may be waiting for
         if self._watching is not None:
             self._watching.join()
         connection, self._connection = self._connection, None

@@ -41,6 +41,7 @@ class WriteConnection:
         self._dialect = dialect
         self._engine = engine or dialect.writer_engine()
         self._connection: Connection | None = None
+        self._cut: Callable[[], None] | None = None
 
     @property
     def compiler(self) -> Dialect:
@@ -112,7 +113,7 @@ class WriteConnection:
 
     def drop(self) -> None:
         """Close the connection for good: with it goes whatever transaction it had."""
-        connection, self._connection = self._connection, None
+        connection, self._connection, self._cut = self._connection, None, None
         if connection is None:
             return
         try:
@@ -120,6 +121,11 @@ class WriteConnection:
             connection.close()
         except DBAPIError as error:
             _log.warning("ledger connection not closed", reason=self._dialect.explain(error))
+
+    def cut(self) -> None:
+        """End the connection under whoever waits for its answer; the one method that other threads may call."""
+        if self._cut is not None:
+            self._cut()
 
     def close(self) -> None:
         """Drop the connection and make no more."""
@@ -129,6 +135,7 @@ class WriteConnection:
     def _connected(self) -> Connection:
         if self._connection is None:
             self._connection = self._engine.connect()
+            self._cut = self._dialect.cutter(self._connection)
         return self._connection
 
 

@@ -10,7 +10,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy import Column, Connection, Engine, Insert, Select, Table
     from sqlalchemy.engine import Dialect
@@ -114,6 +114,15 @@ class SqlDialect(Protocol):
         """For how long the lock has to be held before older incarnations may be fenced: until then one of them may
         live on that lost the lock without having noticed.
         """
+        ...
+
+    @property
+    def answer_bound_s(self) -> float:
+        """For how long a connection may say nothing before it counts as one that leads nowhere."""
+        ...
+
+    def cutter(self, connection: Connection) -> Callable[[], None]:
+        """What ends the connection from any thread, so that whoever waits for its answer meets an error."""
         ...
 
     def exists(self) -> bool:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+FOREVER_S = 1e6
+"""Stands for no bound, where a timer wants a number."""
+
 
 class ReadPool:
     """Threads that read, each with a connection."""
@@ -27,6 +30,7 @@ class ReadPool:
     def __init__(self, dialect: SqlDialect, *, connections: int) -> None:
         self._dialect = dialect
         self._engine = dialect.reader_engine(connections)
+        self._bound_s = min(dialect.answer_bound_s, FOREVER_S)
         self._threads = ThreadPoolExecutor(max_workers=connections, thread_name_prefix="ledger-read")
 
     async def run(self, question: Callable[[Connection], T]) -> T:
@@ -35,27 +39,49 @@ class ReadPool:
         Raises:
             LedgerUnavailableError: the database failed; asking again is safe.
         """
+        loop, line = asyncio.get_running_loop(), _Line()
+        patience = loop.call_later(self._bound_s, line.cut)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, self._ask, question)
+            return await loop.run_in_executor(self._threads, self._ask, question, line)
         except DBAPIError as error:
             raise unavailable(self._dialect, error) from error
         except SQLAlchemyError as error:
             raise LedgerUnavailableError(f"the ledger at {self._dialect.place} can't be read: {error}") from error
+        finally:
+            patience.cancel()
 
     def close(self) -> None:
         """End the threads once they have answered, and close the connections."""
         self._threads.shutdown(wait=True)
         self._engine.dispose()
 
-    def _ask(self, question: Callable[[Connection], T]) -> T:
+    def _ask(self, question: Callable[[Connection], T], line: _Line) -> T:
         try:
-            return self._ask_once(question)
+            return self._ask_once(question, line)
         except DBAPIError as error:
-            if not error.connection_invalidated:
+            if line.was_cut or not error.connection_invalidated:
                 raise
-        return self._ask_once(question)  # the connection had ended while it rested; all that rested are gone now
+        return self._ask_once(question, line)  # the connection had ended while it rested; all that rested are gone now
 
-    def _ask_once(self, question: Callable[[Connection], T]) -> T:
+    def _ask_once(self, question: Callable[[Connection], T], line: _Line) -> T:
         with self._engine.connect() as connection:
-            self._dialect.begin_read(connection)
-            return question(connection)
+            line.ends = self._dialect.cutter(connection)
+            try:
+                self._dialect.begin_read(connection)
+                return question(connection)
+            finally:
+                line.ends = None
+
+
+class _Line:
+    """The connection that answers a question at the moment, to be cut from the event loop."""
+
+    def __init__(self) -> None:
+        self.ends: Callable[[], None] | None = None
+        self.was_cut = False
+
+    def cut(self) -> None:
+        """End it, if there is one."""
+        self.was_cut = True
+        if (ends := self.ends) is not None:
+            ends()

@@ -6,12 +6,16 @@ commit returns normally when the server answered COMMIT with ROLLBACK.
 
 What a session may do to others is bounded by the lease, so that a node that froze in the middle of a transaction blocks
 neither its own fencing nor anybody's rows for longer: the server ends a transaction that idles, a wait for a lock, a
-statement, and a connection whose client is gone.
+statement, and a connection whose client is gone. And a server that says nothing for longer than that is given up: the
+connection is cut, and the wait for its answer with it.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -26,7 +30,7 @@ from amends_coordinator.ledger.dialect import Fault
 from amends_coordinator.ledger.instants import instant_to_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sqlalchemy import Connection, Engine, Insert, Table
     from sqlalchemy.engine import URL, Dialect
@@ -40,8 +44,8 @@ LONGEST_LOCK_WAIT_S = 1.0
 BRIEF_LOCK_WAIT_MS = 50
 """The wait of a decision that is tried alone because its rows were locked."""
 
-READ_TIMEOUT_S = 30
-"""How long one question may take."""
+ANSWER_SLACK_S = 1.0
+"""How much longer than a statement may take its answer is waited for."""
 
 _CLASHES = frozenset({"40001", "40P01"})  # serialization failure, deadlock
 _LOCKED = frozenset({"55P03", "57014"})  # lock timeout, statement timeout
@@ -90,6 +94,21 @@ class PostgresqlDialect:
         """A whole lease: the lock goes with its connection, which may be lost while its process lives."""
         return self._lease_s
 
+    @property
+    def answer_bound_s(self) -> float:
+        """A little longer than the server lets a statement take: one that answers at all answers by then."""
+        return self._lease_s + ANSWER_SLACK_S
+
+    def cutter(self, connection: Connection) -> Callable[[], None]:
+        """See the protocol. A server that is frozen keeps its connections open, so nobody else ends the wait."""
+        driver: Any = connection.connection.driver_connection  # psycopg's own, which SQLAlchemy doesn't type
+
+        def cut() -> None:
+            with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(driver.fileno())) as line:
+                line.shutdown(socket.SHUT_RDWR)
+
+        return cut
+
     def exists(self) -> bool:
         """Only connecting can tell."""
         return True
@@ -119,7 +138,7 @@ class PostgresqlDialect:
 
     def reader_engine(self, connections: int) -> Engine:
         """See the protocol."""
-        settings = {"statement_timeout": _milliseconds(READ_TIMEOUT_S), "default_transaction_read_only": "on"}
+        settings = {"statement_timeout": _milliseconds(self._lease_s), "default_transaction_read_only": "on"}
         return self._engine(settings, poolclass=QueuePool, pool_size=connections, max_overflow=0)
 
     def begin_write(self, connection: Connection) -> None:

@@ -18,7 +18,7 @@ from amends_coordinator.ledger.lock import FileLock
 from amends_coordinator.ledger.row_by_row import RowByRow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sqlalchemy import Connection, Engine, Insert, Table
     from sqlalchemy.engine import URL, Dialect
@@ -69,6 +69,16 @@ class SqliteDialect:
     def quarantine_s(self) -> float:
         """None: the operating system takes the lock from a dead process, and from no other."""
         return 0.0
+
+    @property
+    def answer_bound_s(self) -> float:
+        """None: what takes long works, and what waits for a lock ends by itself."""
+        return float("inf")
+
+    def cutter(self, connection: Connection) -> Callable[[], None]:
+        """Nothing leads anywhere."""
+        del connection
+        return lambda: None
 
     def exists(self) -> bool:
         """Whether the file is there: connecting would make an empty one."""

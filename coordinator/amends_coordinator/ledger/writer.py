@@ -15,6 +15,7 @@ What can go wrong, and what happens then:
 * Rows that somebody else keeps locked: the decisions about those sagas are tried again, each after a pause of its own
   that grows, and all others go on. Where only a time limit shows that something is locked, the batch is split until the
   decision that waits is alone; it is sent alone from then on, and waits for the lock only for a moment.
+* The database says nothing at all: the connection is cut, which is an error like others.
 * The lock of the whole ledger is lost: nothing is sent any more, see `advisory_lock`.
 * This node was fenced: everybody in the batch gets `NodeFencedError`.
 
@@ -51,6 +52,9 @@ T = TypeVar("T")
 
 SENT_LIMIT = 20_000
 """Sagas whose last write is remembered, to recognise it when it is sent again."""
+
+LOOK_INTERVAL_S = 0.5
+"""How often the writer's thread is looked after."""
 
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 1.0
@@ -109,6 +113,8 @@ class Writer:
         self._sent: dict[SagaId, tuple[Write, str]] = {}
         self._pause_s = _FIRST_PAUSE_S
         self._statistics = Statistics()
+        self._sent_time_s: float | None = None
+        self._looking = self._loop.call_later(LOOK_INTERVAL_S, self._look)
         self._thread = threading.Thread(target=self._run, name="ledger-writer", daemon=True)
         self._thread.start()
 
@@ -141,6 +147,14 @@ class Writer:
         self._leaving.append(_Stop())
         self._hand_over()
         await asyncio.to_thread(self._thread.join)
+        self._looking.cancel()
+
+    def _look(self) -> None:
+        """Give up a database that says nothing any more: the thread, which waits for it, can't."""
+        sent_time_s = self._sent_time_s
+        if sent_time_s is not None and time.monotonic() - sent_time_s > self._dialect.answer_bound_s:
+            self._connection.cut()
+        self._looking = self._loop.call_later(LOOK_INTERVAL_S, self._look)
 
     def _put(self, item: Decision | _Task) -> None:
         if self._stopping.is_set():
@@ -334,7 +348,11 @@ class Writer:
 
     def _transact(self, work: Callable[[Connection], T], *, wait_briefly: bool) -> T:
         self._require_lock()
-        result = self._connection.transact(work, wait_briefly=wait_briefly)
+        self._sent_time_s = time.monotonic()
+        try:
+            result = self._connection.transact(work, wait_briefly=wait_briefly)
+        finally:
+            self._sent_time_s = None
         self._pause_s = _FIRST_PAUSE_S
         self._statistics = replace(self._statistics, commits=self._statistics.commits + 1)
         return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
@@ -281,3 +282,25 @@ def test_commits_reach_the_disk_whatever_the_server_is_set_to(postgres_ledger: s
         with engine.connect() as connection:
             assert connection.exec_driver_sql("SHOW synchronous_commit").scalar_one() == expected
         engine.dispose()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="stops processes that Linux lists")
+async def test_a_server_that_says_nothing(postgres: PostgresServer, postgres_ledger: str) -> None:
+    """S11, L2: a frozen server keeps every connection open and answers nothing. Whoever asks is told in bounded time,
+    and so is whoever closes the ledger; once it goes on, so does everything.
+    """
+    ledger, _ = await open_server(postgres_ledger, patience_s=0.3)
+    (value,) = await started(ledger, 1)
+    decision = write(advanced(value, "authorize", time=after(1)), 1)
+    with postgres.frozen():
+        async with asyncio.timeout(20):
+            results = await asyncio.gather(
+                ledger.append(decision), ledger.load(value.id), ledger.count_by_state(), return_exceptions=True
+            )
+            assert [type(result) for result in results] == [LedgerUnavailableError] * 3
+            with pytest.raises(LedgerUnavailableError):
+                await ledger.close()
+    again = SqlLedger(FaultyDialect(postgres_ledger))
+    await again.open(NodeId("node-2"), plans=plan_of)
+    assert await again.load(value.id) is not None
+    await again.close()
