@@ -8,7 +8,7 @@ A line at the margin is an event, the indented lines below it are the whole deci
       reserve action SUCCEEDED
       saga COMMITTED
 
-Events are `start`, `wake` (at the due time), `adopt`, `binding of STEP DIRECTION fails`, and answers: a step, the
+Events are `start`, `wake` (at the due time), `adopt`, `driver fails`, `binding of STEP DIRECTION fails`, and answers: a step, the
 direction if it isn't its action, `#n` if it isn't the newest attempt, then `OK`, a gRPC code, `garbage` or `not sent`,
 then perhaps `sealed`, `executed=no`, `abort=WORD`, `reason=WORD` or `retry_in=SECONDS`. People `abort`, `terminate`,
 `run now`, and act on the newest dead letter of a call (or of the `saga`): `retry reserve action`, with `forced` behind
@@ -33,7 +33,7 @@ from amends_coordinator.core.effects import (
     CancelCall,
     IgnoreLateAnswer,
 )
-from amends_coordinator.core.events import Adopted, AttemptEnded, BindingFailed, Event, Started, Woken
+from amends_coordinator.core.events import Adopted, AttemptEnded, BindingFailed, DriverFailed, Event, Started, Woken
 from amends_coordinator.core.ids import DeadLetterId, StepName
 from amends_coordinator.core.operate import accept_abort, decide_verb
 from amends_coordinator.core.saga import DeadLetter, Intent, Saga
@@ -130,6 +130,8 @@ def _asked(saga: Saga, verb: Verb) -> tuple[Saga, list[str]]:
 def _event(saga: Saga, line: str, now_s: float) -> tuple[Event, float]:
     if line == "start":
         return Started(at(now_s)), now_s
+    if line == "driver fails":
+        return DriverFailed(at(now_s), "a fault of the coordinator's own"), now_s
     if line == "adopt":
         return Adopted(at(now_s, node="node-2")), now_s
     if line == "wake":

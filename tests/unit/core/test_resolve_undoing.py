@@ -194,3 +194,61 @@ def test_there_is_no_such_dead_letter() -> None:
           refused: LETTER_NOT_FOUND
         """,
     )
+
+
+def test_the_coordinator_fails_on_the_saga() -> None:
+    """S12, L1: a person is told once; retried it is taken up again, and there is nothing to resolve."""
+    saga = play(
+        saga_of(step("reserve"), pivot("ship")),
+        """
+        start
+          call reserve action #1
+        driver fails
+          dead letter: saga DRIVER_FAILED
+        driver fails
+          nothing
+        resolve saga HAPPENED
+          refused: RESOLUTION_REFUSED
+        retry saga
+          dead letter closed: saga DRIVER_FAILED
+        reserve OK
+          reserve action SUCCEEDED
+          point of no return passed
+          call ship action #1
+        driver fails
+          dead letter: saga DRIVER_FAILED
+        ship OK
+          ship action SUCCEEDED
+          saga COMMITTED
+        retry saga
+          dead letter closed: saga DRIVER_FAILED
+        """,
+    )
+    assert saga.state.ended
+    assert not saga.attention_required
+
+
+def test_timeout_behind_the_point_only_tells() -> None:
+    """S6: a saga that is late goes on; resolving that dead letter only closes it, and it isn't opened again."""
+    saga = play(
+        saga_of(pivot("ship", budget=retry(total_s=99)), timeout_s=20),
+        """
+        start
+          point of no return passed
+          call ship action #1
+        ship not sent
+          ship action waits until 2s
+        [21s] wake
+          dead letter: saga TIMED_OUT
+          call ship action #2
+        retry saga
+          refused: NOTHING_TO_REPEAT
+        resolve saga HAPPENED
+          dead letter closed: saga TIMED_OUT
+        wake
+        ship OK
+          ship action SUCCEEDED
+          saga COMMITTED
+        """,
+    )
+    assert not saga.attention_required

@@ -226,3 +226,28 @@ def test_while_the_pivot_is_asked_about() -> None:
           saga COMMITTED
         """,
     )
+
+
+def test_terminated_saga_is_not_told_twice() -> None:
+    """S8: what is parked already keeps its dead letter."""
+    play(
+        saga_of(step("reserve", budget=retry(total_s=2)), step("pay")),
+        """
+        start
+          call reserve action #1
+        reserve OK
+          reserve action SUCCEEDED
+          call pay action #1
+        pay FAILED_PRECONDITION
+          pay action REJECTED
+          saga COMPENSATING, FAILED_PRECONDITION of pay
+          call reserve compensation #1
+        [20s] reserve compensation UNAVAILABLE
+          reserve compensation PARKED
+          saga COMPENSATION_FAILED
+          dead letter: reserve compensation BUDGET_SPENT
+        terminate
+        run now
+        wake
+        """,
+    )
