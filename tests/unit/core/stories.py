@@ -8,12 +8,12 @@ A line at the margin is an event, the indented lines below it are the whole deci
       reserve action SUCCEEDED
       saga COMMITTED
 
-Events are `start`, `wake` (at the due time), `adopt`, `driver fails`, `binding of STEP DIRECTION fails`, and answers: a step, the
-direction if it isn't its action, `#n` if it isn't the newest attempt, then `OK`, a gRPC code, `garbage` or `not sent`,
-then perhaps `sealed`, `executed=no`, `abort=WORD`, `reason=WORD` or `retry_in=SECONDS`. People `abort`, `terminate`,
-`run now`, and act on the newest dead letter of a call (or of the `saga`): `retry reserve action`, with `forced` behind
-it or not, `ask reserve action`, `resolve reserve action HAPPENED`, with `response=WORD` behind it or not. A second
-passes before each event; `[12s]` before it says when it happens instead.
+Events are `start`, `wake` (at the due time), `adopt`, `driver fails`, `binding of STEP DIRECTION fails`, and answers: a
+step, the direction if it isn't its action, `#n` if it isn't the newest attempt, then `OK`, a gRPC code, `garbage` or
+`not sent`, then perhaps `sealed`, `executed=no`, `abort=WORD`, `reason=WORD` or `retry_in=SECONDS`. People `abort`,
+`terminate`, `run now`, and act on the newest dead letter of a call (or of the `saga`): `retry reserve action`, with
+`forced` behind it or not, `ask reserve action`, `resolve reserve action HAPPENED`, with `response=WORD` behind it or
+not. A second passes before each event; `[12s]` before it says when it happens instead.
 """
 
 from __future__ import annotations
