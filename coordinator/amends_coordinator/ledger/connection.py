@@ -30,7 +30,7 @@ class DataRefusedError(Exception):
     """The database refuses the data of the transaction; nothing is committed, and repeating it is useless."""
 
 
-class RowLockedError(Exception):
+class LockWaitError(Exception):
     """Somebody keeps locked what the transaction needs; nothing is committed, and parts of it may go on."""
 
 
@@ -58,7 +58,7 @@ class WriteConnection:
 
         Raises:
             LedgerUnavailableError: the database failed. If that was at the commit, it is open whether it is committed.
-            DataRefusedError, RowLockedError: see there.
+            DataRefusedError, LockWaitError: see there.
             Exception: what the work raised; nothing is committed.
         """
         clashes = 0
@@ -108,7 +108,7 @@ class WriteConnection:
         if fault is Fault.DATA:
             return DataRefusedError(self._dialect.explain(error))
         if fault is Fault.LOCKED:
-            return RowLockedError(self._dialect.explain(error))
+            return LockWaitError(self._dialect.explain(error))
         return unavailable(self._dialect, error)
 
     def drop(self) -> None:

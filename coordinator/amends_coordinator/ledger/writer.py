@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import structlog
 
 from amends_coordinator.ledger.batch import Applied, Batch, Decision, LockedElsewhere, Transaction, Verdict, encode
-from amends_coordinator.ledger.connection import DataRefusedError, RowLockedError, WriteConnection
+from amends_coordinator.ledger.connection import DataRefusedError, LockWaitError, WriteConnection
 from amends_coordinator.ledger.statements import Statements
 from amends_coordinator.ledger.waiting import WaitingDecisions
 from amends_coordinator.ports.ledger import LedgerError, LedgerUnavailableError, NewSaga, Write, WriteRefusedError
@@ -242,7 +242,7 @@ class Writer:
             except LedgerError as error:
                 self._fail(batch.decisions, error)
                 return
-            except RowLockedError as error:
+            except LockWaitError as error:
                 self._split(batch, error, self._send_alone, wait_briefly=True)
                 return
             except Exception as error:  # noqa: BLE001 - whatever it is, it came from this batch's data
@@ -323,7 +323,7 @@ class Writer:
             except LedgerError as error:
                 self._fail([task], error)
                 return
-            except RowLockedError as error:
+            except LockWaitError as error:
                 self._fail(
                     [task],
                     LedgerUnavailableError(
