@@ -43,7 +43,9 @@ async def serves(coordinator: Inside) -> bool:
 async def test_running_sagas_go_on_by_themselves(
     tmp_path: Path, postgres: PostgresServer, postgres_ledger: str
 ) -> None:
-    """S11, S12, L1: while the database is away a start is told to come again; when it is back every saga that was started commits, none is rolled back, and whatever was called again had the same key."""
+    """S11, S12, L1: while the database is away a start is told to come again; when it is back every saga commits, none
+    is rolled back, and whatever was called again had the same key.
+    """
     async with (
         raw_steps({"b": [Reply(delay_s=0.5)]}) as participant,
         inside(
