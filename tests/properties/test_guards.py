@@ -79,7 +79,7 @@ WITHOUT = (
     Without("settles_late", _always, replace(ALONE, settle=True), "S4"),
     Without("settled_time", _at_once, replace(ALONE, settle=True), "S4"),
     Without("abort_applies", _while_running, Small(shape="C-P"), "S6"),
-    Without("soft_abort_applies", _always, Small(shape="C-P", soft_aborts=True), "core"),
+    Without("soft_abort_applies", _always, Small(shape="C-P", soft_aborts=True), "S6"),
     Without("calls_have_landed", _always, Small(shape="(C|C)"), "S5"),
     Without("parked_holds_back", _never, replace(CALM, policy=FailurePolicy.HALT), "S5"),
     Without("stalled_is_passed_over", _never, replace(CALM, outages=True), "L1"),

@@ -31,6 +31,7 @@ EVERY_ROAD = (
     Small(shape="R", desk=True, wiring=True),
     Small(shape="R", guarantee=Guarantee.KEY, already_done=True, refusals=2),
     Small(shape="O", terminate=True),
+    Small(shape="P-R", desk=True, terminate=True, crashes=False, timeouts=False, outages=False),
 )
 """Small sagas that between them take every road there is."""
 

@@ -152,11 +152,13 @@ class Graph:
         self.broken.extend((complaint, words) for complaint in complaints(move, by_person=by_person))
 
     def _decide_again(self, saga: Saga, event: Event, words: str) -> None:
-        """The commit's answer was lost, and the owner decides an answer again that was applied: nothing changes."""
-        if isinstance(event, AttemptEnded):
+        """The commit's answer was lost, and the owner decides an event again that was applied: nothing changes."""
+        if isinstance(event, AttemptEnded | Woken):
             again = decide(saga, event)
-            if again.changed or not isinstance(again.effects[0], IgnoreLateAnswer):
-                self.broken.append(("S12: the same answer counts twice", words))
+            if again.changed:
+                self.broken.append(("S12: the same event counts twice", words))
+            elif isinstance(event, AttemptEnded) and not isinstance(again.effects[0], IgnoreLateAnswer):
+                self.broken.append(("S12: an answer that was heard isn't known as late", words))
 
     def _ask_again(self, saga: Saga, verb: Verb, words: str) -> None:
         """The second of two people is told that the dead letter is closed."""

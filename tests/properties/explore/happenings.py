@@ -19,7 +19,7 @@ from amends_coordinator.core.verbs import (
     Verb,
 )
 from tests.properties.explore.canonical import NODE
-from tests.properties.explore.shapes import FAR_US, GRACE_US, TICK_US, WINDOW_US
+from tests.properties.explore.shapes import FAR_US, GRACE_US, TICK_US
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from tests.properties.explore.shapes import Small
 
 PERSON = "somebody"
+LONG_US = 20 * TICK_US
+"""For how long nobody drives a saga after some crashes: longer than every budget and every window."""
 
 
 def moment(now: int) -> Moment:
@@ -50,8 +52,7 @@ def events(saga: Saga, small: Small) -> Iterator[Event]:
         yield Woken(moment(max(0, saga.due_time)))
     if small.crashes and not _is_at_rest(saga):
         yield Adopted(NOW)
-        if small.window:
-            yield Adopted(moment(WINDOW_US + TICK_US))
+        yield Adopted(moment(LONG_US))
     if small.driver_fails and not _is_at_rest(saga):
         yield DriverFailed(NOW, "")
 

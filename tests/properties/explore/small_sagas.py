@@ -69,7 +69,12 @@ def _branches() -> list[Small]:
         plain = replace(PLAIN, shape=shape, guarantee=guarantee, policy=policy, timeouts=False)
         found += [replace(plain, lookup=False, blind=True, desk=True, crashes=False)]
         if guarantee is not Guarantee.NONE:
-            found += [plain, replace(plain, lookup=False, desk=True, crashes=False)]
+            found += [
+                plain,
+                replace(plain, lookup=False, desk=True, crashes=False),
+                replace(plain, lookup=False, desk=True, park=True, crashes=False, aborts=False),
+                replace(plain, lookup=False, terminate=True, crashes=False, aborts=False),
+            ]
     for shape, guarantee, policy in product(("(C|C)-P", "C-(C|C)", "(CC|C)", "P-(R|R)"), REMEMBERING, FailurePolicy):
         plain = replace(PLAIN, shape=shape, guarantee=guarantee, policy=policy, timeouts=False)
         found += [replace(plain, crashes=False), replace(plain, lookup=False, aborts=False)]
