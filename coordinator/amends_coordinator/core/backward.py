@@ -49,6 +49,8 @@ def roll_back(draft: Draft, failure: Failure) -> None:
     for intent in draft.intents:
         if intent.state is IntentState.PENDING:
             _stop(draft, intent)
+        elif intent.state is IntentState.PARKED and intent.attempt == 0:
+            draft.move(intent, IntentMove.NOT_WANTED)
 
 
 def go_backward(draft: Draft) -> None:
@@ -79,9 +81,13 @@ def grace_end(draft: Draft, intent: Intent) -> Instant | None:
     failure = draft.saga.failure
     if failure is None or draft.saga.state is not SagaState.COMPENSATING or not intent.in_flight:
         return None
-    if intent.direction is Direction.COMPENSATION or intent.attempt_start_time > failure.time:
+    if intent.direction is Direction.COMPENSATION:
         return None
-    return Instant(failure.time + draft.at.abort_grace_us)
+    if intent.direction is Direction.LOOKUP and intent.attempt_start_time >= failure.time:
+        return None
+    # No action begins once the saga rolls back; one that seems to began after the abort was asked for, and before it
+    # was written down.
+    return Instant(max(failure.time, intent.attempt_start_time) + draft.at.abort_grace_us)
 
 
 def _undoing_of(draft: Draft, step: StepPlan) -> Undoing:
@@ -94,7 +100,7 @@ def _undoing_of(draft: Draft, step: StepPlan) -> Undoing:
     for call in (action, lookup):
         if call is not None and call.state is IntentState.PENDING:
             return _under_way(draft, step, call)
-    if not guards.owes_undoing(action):
+    if not guards.owes_undoing(action) or step.compensation is None:
         return Undoing.DONE
     compensation = draft.intent(step.name, Direction.COMPENSATION)
     if compensation is None:

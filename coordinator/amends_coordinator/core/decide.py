@@ -14,7 +14,7 @@ from amends_coordinator.core.backward import go_backward, grace_end, roll_back
 from amends_coordinator.core.draft import Draft
 from amends_coordinator.core.effects import IgnoreLateAnswer, WakeAt
 from amends_coordinator.core.events import Adopted, AttemptEnded, BindingFailed, DriverFailed, Event, Started, Woken
-from amends_coordinator.core.forward import go_forward, go_on_compensated
+from amends_coordinator.core.forward import go_forward, go_on_compensated, waits_for_calls
 from amends_coordinator.core.ids import Instant
 from amends_coordinator.core.saga import Failure
 from amends_coordinator.core.settle import (
@@ -66,10 +66,8 @@ def decide(saga: Saga, event: Event) -> Decision:
             _apply_timeout(draft)
             _report_timeout(draft)
             _settle_orphans(draft, saga)
-            _give_up_forgotten(draft)
         case Woken():
             _report_timeout(draft)
-            _give_up_forgotten(draft)
         case DriverFailed():
             _report_failure(draft, event)
             return draft.finished(saga.due_time)
@@ -201,6 +199,7 @@ def _settle_orphans(draft: Draft, found: Saga) -> None:
 def _advance(draft: Draft) -> None:
     _apply_abort(draft)
     _apply_timeout(draft)
+    _give_up_forgotten(draft)
     if draft.saga.state is SagaState.RUNNING:
         go_forward(draft)
     elif draft.saga.state is SagaState.COMPENSATING:
@@ -224,7 +223,7 @@ def _due_time(draft: Draft) -> Instant | None:
     times = [
         _overdue_time(draft, intent) if intent.next_attempt_time is None else intent.next_attempt_time
         for intent in draft.intents
-        if intent.state is IntentState.PENDING
+        if intent.state is IntentState.PENDING and not waits_for_calls(draft, intent)
     ]
     times.extend(end_time for i in draft.intents if (end_time := grace_end(draft, i)) is not None)
     if saga.state is SagaState.RUNNING and not _timeout_reported(draft):

@@ -40,12 +40,33 @@ def go_on_compensated(draft: Draft) -> None:
 def repeat_due_attempts(draft: Draft) -> None:
     """Announce the next attempt of every call whose time has come."""
     for intent in draft.intents:
-        if intent.next_attempt_time is None or intent.next_attempt_time > draft.at.now:
+        if (
+            intent.next_attempt_time is None
+            or intent.next_attempt_time > draft.at.now
+            or waits_for_calls(draft, intent)
+        ):
             continue
         step = draft.plan.by_name[intent.step]
         if guards.may_double(step, intent):
             draft.change(unproven=True)
         draft.announce(intent, deadline_of(draft, step, intent.direction))
+
+
+def waits_for_calls(draft: Draft, intent: Intent) -> bool:
+    """Whether a compensation that a person has retried and that was never called waits for actions and lookups in
+    flight, or about to be.
+    """
+    if intent.direction is not Direction.COMPENSATION or intent.attempt > 0 or not intent.waiting:
+        return False
+    is_due = any(
+        other.waiting and other.direction is not Direction.COMPENSATION and _is_due(other, draft)
+        for other in draft.intents
+    )
+    return is_due or not guards.calls_have_landed(draft.intents)
+
+
+def _is_due(intent: Intent, draft: Draft) -> bool:
+    return intent.next_attempt_time is not None and intent.next_attempt_time <= draft.at.now
 
 
 def deadline_of(draft: Draft, step: StepPlan, direction: Direction) -> Instant:

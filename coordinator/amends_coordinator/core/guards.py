@@ -89,7 +89,10 @@ def settles_late(step: StepPlan, action: Intent, lookup: Intent) -> bool:
 
 def settled_time(step: StepPlan, action: Intent) -> int:
     """When nothing of an action's last attempt can be on its way any more, as its `settle_delay` says."""
-    return action.attempt_start_time + step.action.timeout_us + (step.settle_delay_us or 0)
+    deadline_time = action.attempt_start_time + step.action.timeout_us
+    # An attempt that had to wait for its ledger or its lease began later than its row says, and so did its deadline.
+    ended_time = action.attempts[-1].end_time if action.attempts else None
+    return max(deadline_time, ended_time or deadline_time) + (step.settle_delay_us or 0)
 
 
 def abort_applies(saga: Saga) -> bool:

@@ -140,19 +140,21 @@ def _retry_compensation(draft: Draft, step: StepPlan, parked: Intent, *, forced:
             Refusal.OUT_OF_ORDER,
             f"steps that depend on {step.name} are not undone yet; settle their dead letters first, newest first",
         )
-    if guards.key_expired(step.call(parked.direction), parked, draft.at.now) and not forced:
+    expired = guards.key_expired(step.call(parked.direction), parked, draft.at.now)
+    if expired and not forced:
         raise _key_expired(step)
-    _call_again(draft, parked, forced=forced)
+    _call_again(draft, parked, although_forgotten=expired)
 
 
 def _retry_action(draft: Draft, step: StepPlan, parked: Intent, *, forced: bool) -> None:
     rolls_back = draft.saga.state in guards.ROLLING_BACK
-    expired = guards.key_expired(step.action, parked, draft.at.now) and not forced
+    forgotten = guards.key_expired(step.action, parked, draft.at.now)
+    expired = forgotten and not forced
     once = step.at_most_once and parked.unsettled
     if not (rolls_back or expired or once):
         _require_predecessors(draft, step)
         _stop_lookup(draft, step)
-        _call_again(draft, parked, forced=forced)
+        _call_again(draft, parked, although_forgotten=forgotten)
     elif step.lookup is not None and parked.attempt > 0:
         draft.move(parked, IntentMove.GIVEN_UP)
         ask_lookup(draft, step)
@@ -181,8 +183,8 @@ def _key_expired(step: StepPlan) -> VerbRefusedError:
     )
 
 
-def _call_again(draft: Draft, parked: Intent, *, forced: bool) -> None:
-    if forced:
+def _call_again(draft: Draft, parked: Intent, *, although_forgotten: bool) -> None:
+    if although_forgotten:
         draft.change(unproven=True)
     again = draft.move(parked, IntentMove.CALL_AGAIN)
     draft.put(
@@ -191,7 +193,7 @@ def _call_again(draft: Draft, parked: Intent, *, forced: bool) -> None:
         spent_us=0,
         unsent_us=0,
         next_attempt_time=draft.at.now,
-        key_forced=forced or parked.key_forced,
+        key_forced=although_forgotten or parked.key_forced,
     )
 
 
@@ -320,7 +322,7 @@ def _terminate_backward(draft: Draft, step: StepPlan) -> None:
         draft.move(action, IntentMove.NOT_WANTED)
     elif action.state is IntentState.PENDING or (action.state is IntentState.UNKNOWN and asked):
         _park_terminated(draft, _stopped(draft, action))
-    elif step.kind is not StepKind.READ_ONLY and guards.owes_undoing(action):
+    elif step.compensation is not None and guards.owes_undoing(action):
         owed = compensation or new_intent(draft, step, Direction.COMPENSATION)
         if owed.state is IntentState.PENDING:
             _park_terminated(draft, owed if compensation is None else _stopped(draft, owed))

@@ -64,6 +64,8 @@ INTENT_TRANSITIONS: dict[tuple[IntentState, IntentMove], IntentState] = {
     (IntentState.PARKED, IntentMove.ANSWERED_OK): IntentState.SUCCEEDED,
     (IntentState.PARKED, IntentMove.REFUSED_FOR_GOOD): IntentState.REJECTED,
     (IntentState.PARKED, IntentMove.PERSON_FOUND): IntentState.RESOLVED,
+    # A saga that was terminated past its point of no return rolls back all the same: this never began.
+    (IntentState.PARKED, IntentMove.NOT_WANTED): IntentState.DROPPED,
     # A lookup is asked as often as there is something to ask.
     (IntentState.REJECTED, IntentMove.CALL_AGAIN): IntentState.PENDING,
 }
