@@ -11,6 +11,8 @@ from amends_coordinator.core.states import DeadLetterReason, SagaState
 from amends_coordinator.engine import drivers
 from amends_coordinator.ledger.memory import MemoryLedger
 from amends_coordinator.ports.driving import Person
+from amends_coordinator.ports.ledger import Write
+from tests.unit.engine.ledgers import LyingLedger, Plan
 from tests.unit.engine.rig import rig
 from tests.waiting import eventually
 
@@ -69,3 +71,27 @@ async def test_a_retry_takes_it_up_at_once_and_asks_for_nobody_again(monkeypatch
         ended = await stage.end("s")
         assert ended.saga.state is SagaState.COMMITTED
         assert [each.closed_time is None for each in ended.saga.dead_letters] == [False]
+
+
+async def test_a_saga_whose_data_the_ledger_refuses_gets_a_dead_letter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """L2: the guilty saga alone stands still, and a person hears of it."""
+    monkeypatch.setattr(drivers, "FIRST_PAUSE_S", 0.001)
+    told = asyncio.Event()
+
+    def guilty(write: Write) -> bool:
+        return write.saga.id == "s" and bool(write.intents)
+
+    def plant(which: str) -> None:
+        if which == "dead_letter_opened":
+            told.set()
+
+    async with rig(LyingLedger(Plan(refuses=guilty)), plant=plant) as stage:
+        await stage.start("s", "a", "b")
+        await stage.start("t", "a", "b")
+        assert (await stage.end("t")).saga.state is SagaState.COMMITTED
+        await asyncio.wait_for(told.wait(), 30)
+        stored = await stage.ledger.load(SagaId("s"))
+        assert stored is not None
+        (letter,) = stored.saga.dead_letters
+        assert (letter.reason, stored.saga.state) == (DeadLetterReason.DRIVER_FAILED, SagaState.RUNNING)
+        assert "WriteRefusedError" in letter.last_error
