@@ -108,7 +108,9 @@ class Draft:
         key = intent.key
         row = self._changed.get(key)
         if row is None or row is not intent:
-            row = self._changed[key] = self._intents[key] = copied(intent)
+            # A row that is new here was made for this draft: nobody else has it.
+            row = copied(intent) if key in self._intents else intent
+            self._changed[key] = self._intents[key] = row
         changes["updated_time"] = self.at.now
         fill(row, changes)
         return row

@@ -304,16 +304,16 @@ class Driver:
 
     async def _call_on(self, effect: Call) -> None:
         """Make a call, decide what its answer means, and go on with the next call where there is one."""
+        task = asyncio.current_task()
         next_call: Call | None = effect
         while next_call is not None:
             await self._call(next_call)
             await self._decide_all()
-            next_call = self._take_call()
+            next_call = self._take_call(task)
             self._begin_calls()
 
-    def _take_call(self) -> Call | None:
-        """One of the calls that the last decision wants, to be made by the task that runs now."""
-        task = asyncio.current_task()
+    def _take_call(self, task: asyncio.Task[None] | None) -> Call | None:
+        """One of the calls that the last decision wants, to be made by this task, which runs now."""
         if not self._to_call or task is None:
             return None
         effect = self._to_call.popleft()
@@ -385,7 +385,8 @@ class Driver:
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks:
+            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _key(effect: Call) -> tuple[StepName, Direction]:

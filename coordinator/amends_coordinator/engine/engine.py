@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from amends_coordinator.definitions.catalog import Catalog
     from amends_coordinator.definitions.compiled import CompiledDefinition
     from amends_coordinator.engine.settings import EngineSettings
+    from amends_coordinator.engine.waiting import Left
     from amends_coordinator.ports import ledger as ledgers
     from amends_coordinator.ports.clock import Clock, Ids
     from amends_coordinator.ports.driving import StartRequest
@@ -137,10 +138,18 @@ class Engine:
                 stored = self._drivers.find(saga_id) or await self._around.ledger.load(saga_id)
                 if stored is None or stored.saga.state in RESTING or self._stopping:
                     return stored
-                await asyncio.wait((left,), timeout=max(0.0, end_s - loop.time()))
-                stored = left.result() if left.done() else self._drivers.find(saga_id) or stored
+                timer = loop.call_at(end_s, self._time_is_over, left, stored)
+                try:
+                    stored = await left
+                finally:
+                    timer.cancel()
             if stored is not None and (stored.saga.state in RESTING or loop.time() >= end_s):
                 return stored
+
+    def _time_is_over(self, left: Left, known: ledgers.StoredSaga) -> None:
+        """End a wait with the saga as it stands."""
+        if not left.done():
+            left.set_result(self._drivers.find(known.saga.id) or known)
 
     def _new_saga(self, request: StartRequest, plan: Plan) -> Saga:
         now = self._around.clock.now()
