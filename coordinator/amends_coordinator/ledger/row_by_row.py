@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import contextmanager
 from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, update
+from sqlalchemy.exc import DBAPIError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from sqlalchemy import BindParameter, Column, Connection, Select, Table
     from sqlalchemy.engine import Dialect
@@ -26,30 +29,61 @@ class Prepared:
 
     Args:
         statement: every value of it is a named parameter.
-        names: the parameters in the order in which `run` gets their values.
+        names: the parameters in the order in which `fetch` gets their values.
     """
 
     def __init__(self, statement: ClauseElement, names: Sequence[str], dialect: Dialect) -> None:
         compiled = statement.compile(dialect=dialect, column_keys=list(names))
-        self._text = str(compiled)
+        self.text = str(compiled)
         self._names = tuple(names)
         taken = getattr(compiled, "positiontup", None)  # only the SQL compiler of positional dialects has one
         self._positional = taken is not None
         self._permuted = None if taken is None or tuple(taken) == self._names else _permutation(taken, self._names)
 
-    def run(self, connection: Connection, values: Sequence[Row]) -> None:
-        """Execute it for each row of values; nothing is sent for no row."""
-        if values:
-            connection.exec_driver_sql(self._text, [self._arguments(row) for row in values])
-
     def fetch(self, connection: Connection, values: Row) -> list[Any]:
         """Execute it once and answer its rows (Any: what is in them is the statement's business)."""
-        return [*connection.exec_driver_sql(self._text, self._arguments(values))]
+        return [*connection.exec_driver_sql(self.text, self.arguments(values))]
 
-    def _arguments(self, row: Row) -> Row | dict[str, object]:
+    def arguments(self, row: Row) -> Row | dict[str, object]:
+        """The values of a row as the driver takes them."""
         if self._permuted is not None:
             return self._permuted(row)
         return row if self._positional else dict(zip(self._names, row, strict=True))
+
+
+class Direct:
+    """A statement that goes to SQLite on SQLAlchemy's connection but without its execution layer, which takes longer
+    than SQLite does for these. Errors are SQLAlchemy's all the same.
+    """
+
+    def __init__(self, statement: ClauseElement, names: Sequence[str], dialect: Dialect) -> None:
+        self._prepared = Prepared(statement, names, dialect)
+
+    def run(self, connection: Connection, values: Sequence[Row]) -> None:
+        """Execute it for each row of values; nothing is sent for no row."""
+        if values:
+            arguments = [self._prepared.arguments(row) for row in values]
+            with _translated(self._prepared.text):
+                _driver(connection).executemany(self._prepared.text, arguments)
+
+    def fetch(self, connection: Connection, values: Row) -> list[Any]:
+        """Execute it once and answer its rows (Any: what is in them is the statement's business)."""
+        arguments = self._prepared.arguments(values)
+        with _translated(self._prepared.text):
+            rows: list[Any] = _driver(connection).execute(self._prepared.text, arguments).fetchall()
+        return rows
+
+
+def _driver(connection: Connection) -> Any:  # Any: SQLAlchemy leaves the drivers' own types open
+    return connection.connection.driver_connection
+
+
+@contextmanager
+def _translated(text: str) -> Generator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise DBAPIError.instance(text, None, error, sqlite3.Error, hide_parameters=True) from error
 
 
 class RowByRow:
@@ -59,21 +93,21 @@ class RowByRow:
         self._dialect = dialect
         self._compiler = compiler
 
-    def insert_new(self, table: Table, columns: Sequence[str]) -> Prepared:
+    def insert_new(self, table: Table, columns: Sequence[str]) -> Direct:
         """See the protocol."""
-        return Prepared(self._dialect.insert_new(table), columns, self._compiler)
+        return Direct(self._dialect.insert_new(table), columns, self._compiler)
 
     def insert_or_update(
         self, table: Table, columns: Sequence[str], *, key: Sequence[str], changed: Sequence[str]
-    ) -> Prepared:
+    ) -> Direct:
         """See the protocol."""
-        return Prepared(self._dialect.insert_or_update(table, key=key, changed=changed), columns, self._compiler)
+        return Direct(self._dialect.insert_or_update(table, key=key, changed=changed), columns, self._compiler)
 
-    def update_by_id(self, table: Table, changed: Sequence[str]) -> Prepared:
+    def update_by_id(self, table: Table, changed: Sequence[str]) -> Direct:
         """See the protocol."""
         values: dict[str, BindParameter[Any]] = {name: bindparam(name) for name in changed}
         statement = update(table).where(table.c.id == bindparam(_ROW_ID)).values(values)
-        return Prepared(statement, (*changed, _ROW_ID), self._compiler)
+        return Direct(statement, (*changed, _ROW_ID), self._compiler)
 
     def select_by_id(self, question: Select[*tuple[Any, ...]], id_column: Column[Any]) -> PaddedIds:
         """See the protocol."""
@@ -94,10 +128,10 @@ class PaddedIds:
         padded = _padded(ids)
         return self._of_size(len(padded)).fetch(connection, tuple(padded))
 
-    def _compile(self, size: int) -> Prepared:
+    def _compile(self, size: int) -> Direct:
         names = [f"id_{number}" for number in range(size)]
         chosen = self._id_column.in_([bindparam(name, type_=self._id_column.type) for name in names])
-        return Prepared(self._question.where(chosen), names, self._compiler)
+        return Direct(self._question.where(chosen), names, self._compiler)
 
 
 def _permutation(taken: Sequence[str], names: Sequence[str]) -> Callable[[Row], Row]:
