@@ -92,7 +92,8 @@ def settled_time(step: StepPlan, action: Intent) -> int:
     deadline_time = action.attempt_start_time + step.action.timeout_us
     # An attempt that had to wait for its ledger or its lease began later than its row says, and so did its deadline.
     ended_time = action.attempts[-1].end_time if action.attempts else None
-    return max(deadline_time, ended_time or deadline_time) + (step.settle_delay_us or 0)
+    landed_time = deadline_time if ended_time is None else max(deadline_time, ended_time)
+    return landed_time + (step.settle_delay_us or 0)
 
 
 def abort_applies(saga: Saga) -> bool:

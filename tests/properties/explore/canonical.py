@@ -45,6 +45,7 @@ class IntentKey(NamedTuple):
     state: IntentState
     attempt: int
     started: int
+    ended: int | None
     created: int
     waits: int | None
     unsettled: bool
@@ -138,6 +139,10 @@ def _intent_key(plan: Plan, intent: Intent, now: int) -> IntentKey:
     started = 0
     if intent.in_flight or (is_open and step.settle_delay_us is not None):
         started = max(intent.attempt_start_time - now, -_oldest(step, intent.direction))
+    last = intent.attempts[-1] if intent.attempts and not intent.in_flight else None
+    ended = None if last is None or last.end_time is None else 0
+    if last is not None and last.end_time is not None and started:
+        ended = max(last.end_time - now, -_oldest(step, intent.direction))
     created = max(intent.created_time - now, -window_us - _oldest(step, Direction.ACTION)) if window_us else 0
     is_action = intent.direction is Direction.ACTION
     doubles = step.guarantee is Guarantee.NONE or window_us
@@ -149,6 +154,7 @@ def _intent_key(plan: Plan, intent: Intent, now: int) -> IntentKey:
         intent.state,
         min(MOST_ATTEMPTS if is_open else 1, intent.attempt),
         started,
+        ended,
         created,
         waits,
         intent.unsettled and bool(matters),
@@ -170,10 +176,8 @@ def _oldest(step: StepPlan, direction: Direction) -> int:
 
 def _intent_from(key: IntentKey) -> Intent:
     started = Instant(key.started)
-    in_flight = key.state is IntentState.PENDING and key.waits is None
-    attempt = Attempt(
-        number=key.attempt, node=NODE, start_time=started, end_time=None if in_flight else Instant(max(0, key.started))
-    )
+    ended = None if key.ended is None else Instant(key.ended)
+    attempt = Attempt(number=key.attempt, node=NODE, start_time=started, end_time=ended)
     return Intent(
         step=key.step,
         direction=key.direction,

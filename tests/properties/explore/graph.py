@@ -21,7 +21,7 @@ from amends_coordinator.core.verbs import Refusal, Verb, VerbRefusedError
 from tests.properties.answers import OK
 from tests.properties.explore import happenings
 from tests.properties.explore.canonical import SagaKey, key_of, saga_from
-from tests.properties.explore.happenings import NOW, answer_time, moment, told
+from tests.properties.explore.happenings import NOW, answer_times, moment, told
 from tests.properties.explore.rules import Move, complaints
 from tests.properties.explore.shapes import FAR_US, WINDOW_US, Small, plan_of
 
@@ -90,9 +90,11 @@ class Graph:
         if found is None:
             saga = self.sagas[number]
             intent = self._in_flight(saga, place)
-            event = AttemptEnded(moment(answer_time(intent)), intent.step, intent.direction, intent.attempt, answer)
-            found = tuple(self._decided(saga, event, told(event)))
-            self._answers[number, place, answer] = found
+            ways: list[Way] = []
+            for time in answer_times(intent, self.small):
+                event = AttemptEnded(moment(time), intent.step, intent.direction, intent.attempt, answer)
+                ways.extend(self._decided(saga, event, told(event)))
+            found = self._answers[number, place, answer] = tuple(ways)
         return found
 
     def ways(self, number: int) -> tuple[Way, ...]:
@@ -250,7 +252,8 @@ class Graph:
         step, action = self.plan.by_name[name], saga.intent(name, Direction.ACTION)
         if action is None or action.in_flight or action.state not in (IntentState.PENDING, IntentState.UNKNOWN):
             return False
-        return action.attempt_start_time + step.action.timeout_us + (step.settle_delay_us or 0) < 0
+        ended = action.attempts[-1].end_time or 0
+        return max(action.attempt_start_time + step.action.timeout_us, ended) + (step.settle_delay_us or 0) < 0
 
 
 def _is_excused(saga: Saga, name: StepName) -> bool:

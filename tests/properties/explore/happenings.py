@@ -41,9 +41,10 @@ def moment(now: int) -> Moment:
 NOW = moment(0)
 
 
-def answer_time(intent: Intent) -> int:
-    """When a call in flight ends: one tick after it began, or now."""
-    return max(0, intent.attempt_start_time + TICK_US)
+def answer_times(intent: Intent, small: Small) -> tuple[int, ...]:
+    """When a call in flight ends: one tick after it began, or now; perhaps so late that keys are forgotten."""
+    soon = max(0, intent.attempt_start_time + TICK_US)
+    return (soon, soon + LONG_US) if small.window else (soon,)
 
 
 def events(saga: Saga, small: Small) -> Iterator[Event]:
@@ -81,13 +82,16 @@ def verbs(saga: Saga, small: Small) -> Iterator[Verb]:
             yield RetryDeadLetter(at=NOW, letter=letter.id)
             if small.window:
                 yield RetryDeadLetter(at=NOW, letter=letter.id, forced=True)
+            if not small.resolves:
+                continue
             yield AskFirst(at=NOW, letter=letter.id)
             for resolution in Resolution:
                 response = b"told" if resolution is Resolution.HAPPENED else None
                 yield ResolveDeadLetter(
                     at=NOW, letter=letter.id, resolution=resolution, person=PERSON, response=response
                 )
-        yield RunNow(at=NOW)
+        if small.resolves:
+            yield RunNow(at=NOW)
     if small.terminate:
         yield Terminate(at=NOW, reason="")
 

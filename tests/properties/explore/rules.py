@@ -158,7 +158,9 @@ def settled(saga: Saga, step: StepPlan) -> bool:
         return True
     if action.state in (IntentState.REJECTED, IntentState.DROPPED):
         return True
-    if action.state is IntentState.RESOLVED and action.resolution is not Resolution.HAPPENED:
+    if action.state is IntentState.RESOLVED and (
+        action.resolution is not Resolution.HAPPENED or step.compensation is None
+    ):
         return True
     compensation = saga.intent(step.name, Direction.COMPENSATION)
     return compensation is not None and compensation.state in UNDONE
@@ -262,6 +264,18 @@ def never_twice(move: Move) -> Iterator[str]:
 def _said_nothing(move: Move, intent: Intent) -> bool:
     came = move.came
     return isinstance(came, AttemptEnded) and came.step == intent.step and came.answer.outcome is Outcome.UNKNOWN
+
+
+def never_with_a_forgotten_key(move: Move) -> Iterator[str]:
+    """A call that may have run isn't repeated once the participant may have forgotten its key, but by force."""
+    for call in move.calls:
+        direction = DIRECTION_OF[type(call)]
+        before = move.before.intent(call.step, direction)
+        window_us = move.saga.plan.by_name[call.step].call(direction).idempotency_window_us
+        if before is None or not window_us or before.key_forced or isinstance(call, CallLookup):
+            continue
+        if (before.unsettled or before.in_flight) and move.came.at.now > before.created_time + window_us:
+            yield f"{call} is made although its key may be forgotten"
 
 
 def finds_its_work(move: Move) -> Iterator[str]:
@@ -418,6 +432,7 @@ OF_ALL: tuple[tuple[str, Callable[[Move], Iterator[str]]], ...] = (
 )
 OF_EVENTS: tuple[tuple[str, Callable[[Move], Iterator[str]]], ...] = (
     ("S2", never_twice),
+    ("S2", never_with_a_forgotten_key),
     ("S3", runs_alone),
     ("S4", finds_its_work),
     ("S5", undone_in_order),

@@ -38,7 +38,7 @@ class Small:
     `apology`: a step follows the compensated saga.
     `aborts`, `timeouts`, `crashes`: whether these happen.
     `driver_fails`: the coordinator itself fails on the saga again and again.
-    `desk`, `terminate`: people retry and resolve dead letters, or terminate the saga.
+    `desk`, `resolves`, `terminate`: people retry dead letters, resolve them too, or terminate the saga.
     `outages`, `wiring`, `soft_aborts`: calls can't be sent, methods aren't there, who succeeds asks for an abort.
     `copies`: calls that were answered arrive once more. `bindings`: requests can't be built.
     """
@@ -61,6 +61,7 @@ class Small:
     crashes: bool = True
     driver_fails: bool = False
     desk: bool = False
+    resolves: bool = True
     terminate: bool = False
     outages: bool = True
     wiring: bool = False

@@ -58,7 +58,11 @@ def _chains() -> list[Small]:
         ("C-P-R", "C-C-P", "C-C-R"), (Guarantee.BARRIER, Guarantee.KEY), FailurePolicy
     ):
         plain = replace(PLAIN, shape=shape, guarantee=guarantee, policy=policy)
-        found += [replace(plain, timeouts=False), replace(plain, lookup=False, blind=True)]
+        found += [
+            replace(plain, timeouts=False),
+            replace(plain, lookup=False, blind=True),
+            replace(plain, lookup=False, desk=True, terminate=True, crashes=False, timeouts=False, aborts=False),
+        ]
     return found
 
 
@@ -74,6 +78,8 @@ def _branches() -> list[Small]:
                 replace(plain, lookup=False, desk=True, crashes=False),
                 replace(plain, lookup=False, desk=True, park=True, crashes=False, aborts=False),
                 replace(plain, lookup=False, terminate=True, crashes=False, aborts=False),
+                replace(plain, desk=True, resolves=False, terminate=True, crashes=False, aborts=False),
+                replace(plain, lookup=False, window=True, rounds=2, crashes=False, aborts=False),
             ]
     for shape, guarantee, policy in product(("(C|C)-P", "C-(C|C)", "(CC|C)", "P-(R|R)"), REMEMBERING, FailurePolicy):
         plain = replace(PLAIN, shape=shape, guarantee=guarantee, policy=policy, timeouts=False)
