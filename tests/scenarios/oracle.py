@@ -13,6 +13,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from amends import CompensationFailurePolicy
+from amends.steps import StepKind
 from amends.v1 import saga_pb2
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ DIRECTIONS = {
 }
 
 
+UNANSWERED = frozenset({"no answer", "cancelled"})
+
+
 def judge(saga: saga_pb2.Saga, journal: Journal, definition: Saga[Any, Any] | None = None) -> None:
     """Fail with a sentence if the journal contradicts the saga.
 
@@ -43,13 +47,14 @@ def judge(saga: saga_pb2.Saga, journal: Journal, definition: Saga[Any, Any] | No
     undone = [entry for entry in entries if entry.event == "effect" and entry.direction == "compensation"]
     _undone_in_order(done, undone, _ancestors(saga, definition), _passed_over(saga, definition))
     if saga.state == saga_pb2.Saga.STATE_COMMITTED:
-        _committed(saga, done, undone)
+        _committed(saga, done, undone, _read_only(definition))
     elif saga.state == saga_pb2.Saga.STATE_COMPENSATED:
         _compensated(saga, done, undone)
     else:
         _says_what_is_left(saga, done, undone)
     _one_key_each(entries)
     _never_two_at_once(entries)
+    _no_undo_beside_an_action(entries)
     _intent_before_call(saga, entries)
 
 
@@ -65,9 +70,13 @@ def _ancestors(saga: saga_pb2.Saga, definition: Saga[Any, Any] | None) -> Ancest
 
 
 def _passed_over(saga: saga_pb2.Saga, definition: Saga[Any, Any] | None) -> set[str]:
-    """The steps that were parked for a while: unless it halts, a saga goes on past them."""
+    """The steps that a saga goes on past: those where there was nothing to undo by then, whatever arrives later, and
+    unless it halts those that were parked for a while.
+    """
+    nothing = saga_pb2.Intent.STATE_NOTHING_TO_UNDO
+    found = {intent.step for intent in saga.intents if intent.state == nothing}
     halts = definition is not None and definition.compensation_failure_policy is CompensationFailurePolicy.HALT
-    return set() if halts else {letter.step for letter in saga.dead_letters}
+    return found if halts else found | {letter.step for letter in saga.dead_letters}
 
 
 def _undone_in_order(done: list[Entry], undone: list[Entry], ancestors: Ancestors, passed_over: set[str]) -> None:
@@ -82,11 +91,17 @@ def _undone_in_order(done: list[Entry], undone: list[Entry], ancestors: Ancestor
         assert not early, f"S5: {entry.step} was undone before {early}, which depend on it"
 
 
-def _committed(saga: saga_pb2.Saga, done: list[Entry], undone: list[Entry]) -> None:
+def _read_only(definition: Saga[Any, Any] | None) -> set[str]:
+    """The steps that have no effect."""
+    steps = () if definition is None else definition.steps
+    return {step.name for step in steps if step.kind is StepKind.READ_ONLY}
+
+
+def _committed(saga: saga_pb2.Saga, done: list[Entry], undone: list[Entry], read_only: set[str]) -> None:
     actions = [intent for intent in saga.intents if intent.direction == saga_pb2.DIRECTION_ACTION]
-    by_hand = {intent.step for intent in actions if intent.state == saga_pb2.Intent.STATE_RESOLVED}
-    found = sorted(entry.step for entry in done if entry.step not in by_hand)
-    wanted = sorted(intent.step for intent in actions if intent.step not in by_hand)
+    left_out = {intent.step for intent in actions if intent.state == saga_pb2.Intent.STATE_RESOLVED} | read_only
+    found = sorted(entry.step for entry in done if entry.step not in left_out)
+    wanted = sorted(intent.step for intent in actions if intent.step not in left_out)
     if saga.unproven:
         found = sorted(set(found))
     assert found == wanted, "COMMITTED: each action's effect once"
@@ -108,8 +123,9 @@ def _says_what_is_left(saga: saga_pb2.Saga, done: list[Entry], undone: list[Entr
     assert saga.HasField("due_time") or open_letters, "L1: it doesn't end, nobody looks at it, and nobody is told"
     if saga.state == saga_pb2.Saga.STATE_COMPENSATION_FAILED:
         assert open_letters, "COMPENSATION_FAILED, and nobody is told why"
-        by_hand = {intent.step for intent in saga.intents if intent.state == saga_pb2.Intent.STATE_RESOLVED}
-        left = {entry.step for entry in done} - {entry.step for entry in undone} - by_hand
+        settled = (saga_pb2.Intent.STATE_RESOLVED, saga_pb2.Intent.STATE_NOTHING_TO_UNDO)
+        out_of_it = {intent.step for intent in saga.intents if intent.state in settled}
+        left = {entry.step for entry in done} - {entry.step for entry in undone} - out_of_it
         assert saga.compensations_owed >= len(left), f"left undone: {left}, owed: {saga.compensations_owed}"
 
 
@@ -133,6 +149,19 @@ def _never_two_at_once(entries: list[Entry]) -> None:
             running[entry.key] = entry.attempt
         elif entry.event == "end" and running.get(entry.key) != entry.attempt:
             raise AssertionError(f"attempt {entry.attempt} of {entry.key} ended while attempt {running} was running")
+
+
+def _no_undo_beside_an_action(entries: list[Entry]) -> None:
+    """S5: no compensation begins while a call of an action or lookup is in flight. One that nobody waited for any more
+    ends without an answer, as late as it likes.
+    """
+    undos = [entry.time_s for entry in entries if (entry.event, entry.direction) == ("begin", "compensation")]
+    begun = {(entry.key, entry.attempt): entry.time_s for entry in entries if entry.event == "begin"}
+    for entry in entries:
+        if entry.event != "end" or entry.direction == "compensation" or entry.outcome in UNANSWERED:
+            continue
+        beside = [time_s for time_s in undos if begun[entry.key, entry.attempt] < time_s < entry.time_s]
+        assert not beside, f"S5: a compensation began while {entry.step}/{entry.direction} was in flight"
 
 
 def _intent_before_call(saga: saga_pb2.Saga, entries: list[Entry]) -> None:

@@ -157,6 +157,7 @@ class KeyBooks:
     """Once per key; a refusal isn't kept, an undo finds its work by the action's key or finds nothing."""
 
     done: dict[str, Said] = field(default_factory=dict[str, Said])
+    running: set[str] = field(default_factory=set[str])
 
     async def answer(self, asked: Asked, work: Callable[[], Awaitable[Said]]) -> Said:
         """See the protocol."""
@@ -164,9 +165,15 @@ class KeyBooks:
             return self.done.get(asked.action_key, MISSING)
         if asked.key in self.done:
             return self.done[asked.key]
+        if asked.key in self.running:
+            return RUNS
         if asked.direction == "compensation" and asked.target == "same" and asked.action_key not in self.done:
             return MISSING
-        said = await work()
+        self.running.add(asked.key)
+        try:
+            said = await work()
+        finally:
+            self.running.discard(asked.key)
         if said.ok:
             self.done[asked.key] = said
         return said

@@ -1,8 +1,9 @@
 """A network between the coordinator and a participant, which holds requests back, doubles or drops them, loses answers.
 
 It speaks gRPC on both sides and looks into nothing but the metadata. What becomes of a call is a list of fates for each
-side ("a/action"): one for each call that comes, the last of which holds for all further ones. It journals what the
-coordinator sent: the beginning of each call and how it ended for the coordinator.
+side ("a/action"): one for each call that comes, the last of which holds for all further ones; where nothing is planned
+`chance` decides by method and side, if there is one. It journals what the coordinator sent: the beginning of each call
+and how it ended for the coordinator.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import grpc
 from tests.timelines.participant import entry
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
 
     from tests.scenarios.journal import Journal
 
@@ -61,6 +62,7 @@ class Network:
     journal: Journal
     target: str
     fates: dict[str, list[Fate]] = field(default_factory=dict[str, list[Fate]])
+    chance: Callable[[str, str], Fate] | None = None
     address: str = ""
     came: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     held: defaultdict[str, list[_Packet]] = field(default_factory=lambda: defaultdict(list))
@@ -113,9 +115,7 @@ class Network:
         self, packet: _Packet, metadata: dict[str, str], context: grpc.aio.ServicerContext[Any, Any]
     ) -> bytes:
         side = f"{metadata['amends-step']}/{metadata['amends-direction']}"
-        fates = self.fates.get(side, [Fate.PASS])
-        fate = fates[min(self.came[side], len(fates) - 1)]
-        self.came[side] += 1
+        fate = self._fate(packet.method, side)
         self.targets[side].add(metadata.get("amends-action-target", ""))
         if fate in (Fate.HELD, Fate.LATE, Fate.DOUBLED):
             self.held[side].append(packet)
@@ -130,6 +130,13 @@ class Network:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the connection broke")
         context.set_trailing_metadata(trailers)
         return answer
+
+    def _fate(self, method: str, side: str) -> Fate:
+        if side not in self.fates and self.chance is not None:
+            return self.chance(method, side)
+        fates = self.fates.get(side, [Fate.PASS])
+        self.came[side] += 1
+        return fates[min(self.came[side], len(fates)) - 1]
 
     async def _send(
         self, packet: _Packet, timeout_s: float | None

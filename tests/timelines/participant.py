@@ -1,9 +1,9 @@
 """A participant without the SDK that serves the same methods under three promises, and does what a test tells it.
 
 What it does with a call is a list of turns for each side ("a/action", "a/compensation", "a/lookup"), or for that side
-of one saga ("s-1/a/action"): one for each call that reaches its work, the last of which holds for all further ones. Its
-journal, outside the system under test, has the effects; what the coordinator sent stands there too, written by the
-network (network.py).
+of one saga ("s-1/a/action"): one for each call that reaches its work, the last of which holds for all further ones.
+Where nothing is planned `chance` decides, if there is one. Its journal, outside the system under test, has the effects;
+what the coordinator sent stands there too, written by the network (network.py).
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ class Participant:
 
     journal: Journal
     turns: dict[str, list[Turn]] = field(default_factory=dict[str, list[Turn]])
+    chance: Callable[[str], Turn] | None = None
     address: str = ""
     barrier: BarrierBooks = field(default_factory=BarrierBooks)
     key: KeyBooks = field(default_factory=KeyBooks)
@@ -138,7 +139,10 @@ class _Call:
 
     def _next_turn(self) -> Turn:
         key = f"{self.metadata['amends-saga-id']}/{self.side}"
-        turns = self.participant.turns.get(key) or self.participant.turns.get(self.side, [OK])
+        turns = self.participant.turns.get(key) or self.participant.turns.get(self.side)
+        if turns is None and self.participant.chance is not None:
+            return self.participant.chance(self.side)
+        turns = turns or [OK]
         turn = turns[min(self.participant.worked[key], len(turns) - 1)]
         self.participant.worked[key] += 1
         return turn
