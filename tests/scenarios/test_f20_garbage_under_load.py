@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.scenario
 
-MANY = 30
+MANY = 20
 
 
 def definition(end: str) -> Timeline:
