@@ -13,7 +13,7 @@ from tests.properties.explore.explorer import explore
 from tests.properties.explore.shapes import Small
 from tests.properties.explore.small_sagas import EVERYTHING, SLICE
 
-BUNCHES = 8
+BUNCHES = 6
 LEAST_STATES = 300_000
 
 

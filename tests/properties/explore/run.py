@@ -22,7 +22,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many at once (default: cores)")
     parser.add_argument("--only", default="", help="only small sagas whose description contains this text")
-    parser.add_argument("--most-states", type=int, default=2_000_000, help="of one small saga; more are a violation")
+    parser.add_argument("--most-states", type=int, default=4_000_000, help="of one small saga; more are a violation")
     arguments = parser.parse_args()
     explored = partial(_explored, most_states=arguments.most_states)
     chosen = [small for small in EVERYTHING if arguments.only in str(small)]

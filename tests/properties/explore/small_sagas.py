@@ -53,6 +53,7 @@ def _chains() -> list[Small]:
                 replace(plain, desk=True, timeouts=False, crashes=False),
                 replace(plain, lookup=False, desk=True, terminate=True, aborts=False, timeouts=False, crashes=False),
                 replace(plain, rounds=2, refusals=2, timeouts=False, crashes=False),
+                replace(plain, desk=True, resolves=False, terminate=True, aborts=False, timeouts=False, crashes=False),
             ]
     for shape, guarantee, policy in product(
         ("C-P-R", "C-C-P", "C-C-R"), (Guarantee.BARRIER, Guarantee.KEY), FailurePolicy
@@ -74,13 +75,15 @@ def _branches() -> list[Small]:
         found += [replace(plain, lookup=False, blind=True, desk=True, crashes=False)]
         if guarantee is not Guarantee.NONE:
             found += [
-                plain,
+                replace(plain, crashes=False),
+                replace(plain, lookup=False, aborts=False),
                 replace(plain, lookup=False, desk=True, crashes=False),
                 replace(plain, lookup=False, desk=True, park=True, crashes=False, aborts=False),
                 replace(plain, lookup=False, terminate=True, crashes=False, aborts=False),
-                replace(plain, desk=True, resolves=False, terminate=True, crashes=False, aborts=False),
-                replace(plain, lookup=False, window=True, rounds=2, crashes=False, aborts=False),
             ]
+    for shape, guarantee in product(("(C|O)", "(R|R)"), REMEMBERING):
+        plain = replace(PLAIN, shape=shape, guarantee=guarantee, lookup=False, aborts=False)
+        found.append(replace(plain, window=True, rounds=2, crashes=False, timeouts=False))
     for shape, guarantee, policy in product(("(C|C)-P", "C-(C|C)", "(CC|C)", "P-(R|R)"), REMEMBERING, FailurePolicy):
         plain = replace(PLAIN, shape=shape, guarantee=guarantee, policy=policy, timeouts=False)
         found += [replace(plain, crashes=False), replace(plain, lookup=False, aborts=False)]
@@ -89,8 +92,12 @@ def _branches() -> list[Small]:
 
 EVERYTHING = (*_alone(), *_chains(), *_branches())
 
-SLICE = tuple(
-    small
-    for small in EVERYTHING
-    if small.shape in KINDS_ALONE or (small.shape in ("C-C", "C-P", "(C|C)") and not small.desk)
-)
+
+def _is_in_the_slice(small: Small) -> bool:
+    """Every option at one guarantee, every guarantee with chains, every kind of people with steps side by side."""
+    if small.shape in KINDS_ALONE:
+        return small.guarantee is Guarantee.BARRIER
+    return small.shape in ("C-P", "P-R") or (small.shape == "(R|R)" and small.guarantee is Guarantee.KEY)
+
+
+SLICE = tuple(small for small in EVERYTHING if _is_in_the_slice(small))
