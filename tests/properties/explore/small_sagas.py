@@ -86,7 +86,7 @@ def _branches() -> list[Small]:
         found.append(replace(plain, window=True, rounds=2, crashes=False, timeouts=False))
     for shape, guarantee, policy in product(("(C|C)-P", "C-(C|C)", "(CC|C)", "P-(R|R)"), REMEMBERING, FailurePolicy):
         plain = replace(PLAIN, shape=shape, guarantee=guarantee, policy=policy, timeouts=False)
-        found += [replace(plain, crashes=False), replace(plain, lookup=False, aborts=False)]
+        found += [replace(plain, crashes=False), replace(plain, lookup=False, blind=True, aborts=False)]
     return found
 
 
