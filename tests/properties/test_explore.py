@@ -17,6 +17,7 @@ BUNCHES = 6
 LEAST_STATES = 300_000
 
 
+@pytest.mark.timeout(600)  # a bunch takes seconds, but much longer beside other work
 @pytest.mark.parametrize("bunch", range(BUNCHES))
 def test_no_interleaving_breaks_a_promise(bunch: int, record_property: Callable[[str, object], None]) -> None:
     """S1 to S6, S8 to S12, L1: of the core beside a model of the world, in every state of small sagas."""
