@@ -139,7 +139,7 @@ class CoordinatorCalls:
                 return await self.attempt(rpc, request, doing=doing, timeout_s=timeout_s, metadata=metadata)
             except CoordinatorUnavailableError as error:
                 pause_s = pauses.next_s(error.retry_delay)
-                again = error.status_code is grpc.StatusCode.UNAVAILABLE
+                again = error.status_code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
                 if not again or time.monotonic() + pause_s > give_up_at:
                     raise
             await asyncio.sleep(pause_s)

@@ -76,6 +76,14 @@ def _without_reason(failed: grpc.aio.AioRpcError, *, target: str, doing: str) ->
             status_code=code,
             what_to_do=f"gRPC says: {text}",
         )
+    if code is grpc.StatusCode.CANCELLED:
+        # It came from the other end: a client that cancels a call itself hears nothing of it any more.
+        return errors.CoordinatorUnavailableError(
+            f"{doing}: the coordinator at {target} stopped before it had answered",
+            reason="NO_ANSWER",
+            status_code=code,
+            what_to_do="It may have done it all the same; doing it again is safe.",
+        )
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return errors.CoordinatorUnavailableError(
             f"{doing}: the coordinator at {target} did not answer in time",

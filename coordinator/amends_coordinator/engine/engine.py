@@ -138,11 +138,13 @@ class Engine:
                 stored = self._drivers.find(saga_id) or await self._around.ledger.load(saga_id)
                 if stored is None or stored.saga.state in RESTING or self._stopping:
                     return stored
-                timer = loop.call_at(end_s, self._time_is_over, left, stored)
+                known, timer = stored, loop.call_at(end_s, self._time_is_over, left, stored)
                 try:
                     stored = await left
                 finally:
                     timer.cancel()
+            if self._stopping:
+                return stored or self._drivers.find(saga_id) or known
             if stored is not None and (stored.saga.state in RESTING or loop.time() >= end_s):
                 return stored
 

@@ -300,6 +300,25 @@ async def test_a_fenced_node_calls_nothing_more() -> None:
         assert stage.participants.sides("s") == ["a/action#1", "b/action#1"]
 
 
+async def test_who_waits_while_the_node_stops_is_answered_without_the_ledger() -> None:
+    """S11: the saga as it was last known, because the ledger may be what the node stops for."""
+    called, away = asyncio.Event(), asyncio.Event()
+
+    async def answer(request: CallRequest) -> Answer:
+        called.set()
+        return await asyncio.Future[Answer]()
+
+    async with rig(LyingLedger(Plan(before=lambda name: name == "load" and away.is_set())), answer=answer) as stage:
+        await stage.start("s")
+        waiting = asyncio.create_task(stage.engine.wait(SagaId("s"), timeout_s=60))
+        await called.wait()
+        away.set()
+        await stage.engine.stop(0)
+        stored = await asyncio.wait_for(waiting, 10)
+        assert stored is not None
+        assert stored.saga.state is SagaState.RUNNING
+
+
 async def test_f20_garbage_is_collected_all_the_time() -> None:
     """F20: no task, timer or future is lost because only the loop knew it."""
     over = asyncio.Event()

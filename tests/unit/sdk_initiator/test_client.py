@@ -117,9 +117,11 @@ async def test_every_call_has_a_deadline(client: SagaClient, coordinator: Tellin
 async def test_a_start_whose_answer_was_lost_is_sent_again_with_its_id(
     client: SagaClient, coordinator: TellingCoordinator
 ) -> None:
-    """S9: one saga per start, also when the client had no id of its own and was answered only at the third attempt."""
+    """S9: one saga per start, also when the client had no id of its own and was answered only at the third attempt,
+    because the coordinator was away and then stopped.
+    """
     await client.start(whole_saga(), PlanTrip())
-    coordinator.refusals += [Refusal(grpc.StatusCode.UNAVAILABLE), Refusal(grpc.StatusCode.UNAVAILABLE)]
+    coordinator.refusals += [Refusal(grpc.StatusCode.UNAVAILABLE), Refusal(grpc.StatusCode.CANCELLED)]
     handle = await client.start(whole_saga(), PlanTrip())
     starts = [each.request for each in coordinator.asked if isinstance(each.request, api.StartSagaRequest)]
     assert [start.saga_id for start in starts[1:]] == [handle.saga_id] * 3
