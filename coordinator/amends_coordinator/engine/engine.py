@@ -136,7 +136,7 @@ class Engine:
             with self._waiters.entered(saga_id) as left:
                 # What a driver holds is durable, so nobody has to ask the ledger for a saga that is in memory.
                 stored = self._drivers.find(saga_id) or await self._around.ledger.load(saga_id)
-                if stored is None or stored.saga.state in RESTING or self._stopping:
+                if stored is None or self._is_told_at_once(stored):
                     return stored
                 known, timer = stored, loop.call_at(end_s, self._time_is_over, left, stored)
                 try:
@@ -147,6 +147,10 @@ class Engine:
                 return stored or self._drivers.find(saga_id) or known
             if stored is not None and (stored.saga.state in RESTING or loop.time() >= end_s):
                 return stored
+
+    def _is_told_at_once(self, stored: ledgers.StoredSaga) -> bool:
+        """Whether nobody waits for anything more: there is something to tell, or the node is stopping."""
+        return stored.saga.state in RESTING or self._stopping
 
     def _time_is_over(self, left: Left, known: ledgers.StoredSaga) -> None:
         """End a wait with the saga as it stands."""
