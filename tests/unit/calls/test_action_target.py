@@ -42,7 +42,7 @@ async def listening(heard: list[dict[str, str | bytes]]) -> AsyncGenerator[str]:
     class Everything(grpc.GenericRpcHandler):
         def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
             async def answer(request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
-                heard.append({key: value for key, value in context.invocation_metadata() or ()})  # noqa: C416 - gRPC has no dict
+                heard.append({key: value for key, value in context.invocation_metadata() or ()})  # noqa: C416 - `dict` would take it for a mapping
                 return b""
 
             return grpc.unary_unary_rpc_method_handler(answer)
