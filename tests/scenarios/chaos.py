@@ -43,6 +43,8 @@ class UnreliableSteps(RawSteps):
     undone: set[str] = field(default_factory=set[str])
     sealed: set[str] = field(default_factory=set[str])
     order: list[str] = field(default_factory=list[str])
+    lost: int = 0
+    """How many answers proved nothing."""
 
     def reply_to(self, seen: Seen) -> Reply:
         """What happens, and what is said about it."""
@@ -53,6 +55,7 @@ class UnreliableSteps(RawSteps):
                 reply = self._undo(seen.metadata["amends-action-key"])
             case _:
                 reply = self._find(seen.metadata["amends-action-key"])
+        self.lost += reply in LOST
         if reply.code is Code.OK and reply.body is None:
             return Reply(body=GOOD[seen.method], delay_s=reply.delay_s)
         return reply

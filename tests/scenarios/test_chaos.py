@@ -99,8 +99,10 @@ async def judge_all(client: SagaClient, steps: UnreliableSteps) -> None:
     found = [await resting(client, f"s-{number}") for number in range(MANY)]
     for saga in found:
         judge(saga, steps)
-    states = {saga_pb2.Saga.State.Name(saga.state) for saga in found}
-    assert len(states) > 2, f"too tame: {states}"
+    states = {saga.state for saga in found}
+    # Which sagas wait for a person in the end is up to chance and timing; that much was asked of them is not.
+    assert states >= {saga_pb2.Saga.STATE_COMMITTED, saga_pb2.Saga.STATE_COMPENSATED}, f"too tame: {states}"
+    assert steps.lost > MANY // 6, f"too tame: {steps.lost} answers were lost"
 
 
 async def test_truthful_and_unreliable(tmp_path: Path) -> None:

@@ -153,7 +153,8 @@ async def test_whatever_happens(ledger_url: str, tmp_path: Path) -> None:
         chance = Chance(dice)
         stage.network.chance, stage.participant.chance = chance.fate, chance.turn
         states = await asyncio.gather(*(life.live(stage, dice) for life in lives))
-        assert len(set(states)) > 2, f"too tame: {states}"
+        # Which sagas wait for a person is up to chance and timing.
+        assert set(states) >= {saga_pb2.Saga.STATE_COMMITTED, saga_pb2.Saga.STATE_COMPENSATED}, f"too tame: {states}"
         stage.network.chance = stage.participant.chance = None
         for side in list(stage.network.held):
             await stage.network.deliver(side)
