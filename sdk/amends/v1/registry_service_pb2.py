@@ -27,29 +27,37 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n amends/v1/registry_service.proto\x12\tamends.v1\x1a google/protobuf/descriptor.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc2\x01\n\x0bParticipant\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08services\x18\x02 \x03(\t\x12\x31\n\tinstances\x18\x03 \x03(\x0b\x32\x1e.amends.v1.ParticipantInstance\x12/\n\x0b\x63reate_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x81\x01\n\x13ParticipantInstance\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x10\n\x08\x63\x61pacity\x18\x03 \x01(\x05\x12\x32\n\x0elease_end_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xa7\x01\n\x1aRegisterParticipantRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08services\x18\x02 \x03(\t\x12\x30\n\x08instance\x18\x03 \x01(\x0b\x32\x1e.amends.v1.ParticipantInstance\x12\x37\n\x0b\x64\x65scriptors\x18\x04 \x01(\x0b\x32\".google.protobuf.FileDescriptorSet\"|\n\x1bRegisterParticipantResponse\x12+\n\x0bparticipant\x18\x01 \x01(\x0b\x32\x16.amends.v1.Participant\x12\x30\n\rlease_timeout\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"A\n\x1c\x44\x65registerParticipantRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0binstance_id\x18\x02 \x01(\t\"\x1f\n\x1d\x44\x65registerParticipantResponse\"@\n\x17ListParticipantsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"a\n\x18ListParticipantsResponse\x12,\n\x0cparticipants\x18\x01 \x03(\x0b\x32\x16.amends.v1.Participant\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t2\xc0\x02\n\x0fRegistryService\x12\x64\n\x13RegisterParticipant\x12%.amends.v1.RegisterParticipantRequest\x1a&.amends.v1.RegisterParticipantResponse\x12j\n\x15\x44\x65registerParticipant\x12\'.amends.v1.DeregisterParticipantRequest\x1a(.amends.v1.DeregisterParticipantResponse\x12[\n\x10ListParticipants\x12\".amends.v1.ListParticipantsRequest\x1a#.amends.v1.ListParticipantsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n amends/v1/registry_service.proto\x12\tamends.v1\x1a google/protobuf/descriptor.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf3\x01\n\x0bParticipant\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08services\x18\x02 \x03(\t\x12\x31\n\tinstances\x18\x03 \x03(\x0b\x32\x1e.amends.v1.ParticipantInstance\x12/\n\x0b\x63reate_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\nconnection\x18\x06 \x01(\x0b\x32\x1b.amends.v1.StaticConnection\"\xd7\x01\n\x10StaticConnection\x12\x0e\n\x06target\x18\x01 \x01(\t\x12\"\n\x03tls\x18\x02 \x01(\x0b\x32\x15.amends.v1.TlsOptions\x12\x39\n\x07headers\x18\x03 \x03(\x0b\x32(.amends.v1.StaticConnection.HeadersEntry\x12\x12\n\ntoken_file\x18\x04 \x01(\t\x12\x10\n\x08\x63\x61pacity\x18\x05 \x01(\x05\x1a.\n\x0cHeadersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"l\n\nTlsOptions\x12\x0f\n\x07\x63\x61_file\x18\x01 \x01(\t\x12\x1f\n\x17\x63lient_certificate_file\x18\x02 \x01(\t\x12\x17\n\x0f\x63lient_key_file\x18\x03 \x01(\t\x12\x13\n\x0bserver_name\x18\x04 \x01(\t\"\x81\x01\n\x13ParticipantInstance\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x10\n\x08\x63\x61pacity\x18\x03 \x01(\x05\x12\x32\n\x0elease_end_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xd8\x01\n\x1aRegisterParticipantRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08services\x18\x02 \x03(\t\x12\x30\n\x08instance\x18\x03 \x01(\x0b\x32\x1e.amends.v1.ParticipantInstance\x12\x37\n\x0b\x64\x65scriptors\x18\x04 \x01(\x0b\x32\".google.protobuf.FileDescriptorSet\x12/\n\nconnection\x18\x05 \x01(\x0b\x32\x1b.amends.v1.StaticConnection\"|\n\x1bRegisterParticipantResponse\x12+\n\x0bparticipant\x18\x01 \x01(\x0b\x32\x16.amends.v1.Participant\x12\x30\n\rlease_timeout\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"A\n\x1c\x44\x65registerParticipantRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0binstance_id\x18\x02 \x01(\t\"\x1f\n\x1d\x44\x65registerParticipantResponse\"@\n\x17ListParticipantsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"a\n\x18ListParticipantsResponse\x12,\n\x0cparticipants\x18\x01 \x03(\x0b\x32\x16.amends.v1.Participant\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t2\xc0\x02\n\x0fRegistryService\x12\x64\n\x13RegisterParticipant\x12%.amends.v1.RegisterParticipantRequest\x1a&.amends.v1.RegisterParticipantResponse\x12j\n\x15\x44\x65registerParticipant\x12\'.amends.v1.DeregisterParticipantRequest\x1a(.amends.v1.DeregisterParticipantResponse\x12[\n\x10ListParticipants\x12\".amends.v1.ListParticipantsRequest\x1a#.amends.v1.ListParticipantsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'amends.v1.registry_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_STATICCONNECTION_HEADERSENTRY']._loaded_options = None
+  _globals['_STATICCONNECTION_HEADERSENTRY']._serialized_options = b'8\001'
   _globals['_PARTICIPANT']._serialized_start=147
-  _globals['_PARTICIPANT']._serialized_end=341
-  _globals['_PARTICIPANTINSTANCE']._serialized_start=344
-  _globals['_PARTICIPANTINSTANCE']._serialized_end=473
-  _globals['_REGISTERPARTICIPANTREQUEST']._serialized_start=476
-  _globals['_REGISTERPARTICIPANTREQUEST']._serialized_end=643
-  _globals['_REGISTERPARTICIPANTRESPONSE']._serialized_start=645
-  _globals['_REGISTERPARTICIPANTRESPONSE']._serialized_end=769
-  _globals['_DEREGISTERPARTICIPANTREQUEST']._serialized_start=771
-  _globals['_DEREGISTERPARTICIPANTREQUEST']._serialized_end=836
-  _globals['_DEREGISTERPARTICIPANTRESPONSE']._serialized_start=838
-  _globals['_DEREGISTERPARTICIPANTRESPONSE']._serialized_end=869
-  _globals['_LISTPARTICIPANTSREQUEST']._serialized_start=871
-  _globals['_LISTPARTICIPANTSREQUEST']._serialized_end=935
-  _globals['_LISTPARTICIPANTSRESPONSE']._serialized_start=937
-  _globals['_LISTPARTICIPANTSRESPONSE']._serialized_end=1034
-  _globals['_REGISTRYSERVICE']._serialized_start=1037
-  _globals['_REGISTRYSERVICE']._serialized_end=1357
+  _globals['_PARTICIPANT']._serialized_end=390
+  _globals['_STATICCONNECTION']._serialized_start=393
+  _globals['_STATICCONNECTION']._serialized_end=608
+  _globals['_STATICCONNECTION_HEADERSENTRY']._serialized_start=562
+  _globals['_STATICCONNECTION_HEADERSENTRY']._serialized_end=608
+  _globals['_TLSOPTIONS']._serialized_start=610
+  _globals['_TLSOPTIONS']._serialized_end=718
+  _globals['_PARTICIPANTINSTANCE']._serialized_start=721
+  _globals['_PARTICIPANTINSTANCE']._serialized_end=850
+  _globals['_REGISTERPARTICIPANTREQUEST']._serialized_start=853
+  _globals['_REGISTERPARTICIPANTREQUEST']._serialized_end=1069
+  _globals['_REGISTERPARTICIPANTRESPONSE']._serialized_start=1071
+  _globals['_REGISTERPARTICIPANTRESPONSE']._serialized_end=1195
+  _globals['_DEREGISTERPARTICIPANTREQUEST']._serialized_start=1197
+  _globals['_DEREGISTERPARTICIPANTREQUEST']._serialized_end=1262
+  _globals['_DEREGISTERPARTICIPANTRESPONSE']._serialized_start=1264
+  _globals['_DEREGISTERPARTICIPANTRESPONSE']._serialized_end=1295
+  _globals['_LISTPARTICIPANTSREQUEST']._serialized_start=1297
+  _globals['_LISTPARTICIPANTSREQUEST']._serialized_end=1361
+  _globals['_LISTPARTICIPANTSRESPONSE']._serialized_start=1363
+  _globals['_LISTPARTICIPANTSRESPONSE']._serialized_end=1460
+  _globals['_REGISTRYSERVICE']._serialized_start=1463
+  _globals['_REGISTRYSERVICE']._serialized_end=1783
 # @@protoc_insertion_point(module_scope)

@@ -32,6 +32,7 @@ class Participant(_message.Message):
     INSTANCES_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     UPDATE_TIME_FIELD_NUMBER: _builtins.int
+    CONNECTION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name, `[a-z][a-z0-9_-]{0,63}`."""
     @_builtins.property
@@ -50,6 +51,12 @@ class Participant(_message.Message):
     def update_time(self) -> _timestamp_pb2.Timestamp:
         """Output only: when it was announced or renewed last."""
 
+    @_builtins.property
+    def connection(self) -> Global___StaticConnection:
+        """How the coordinator reaches a static participant; values of headers are left out in answers. Unset: it announces
+        itself, instance by instance.
+        """
+
     def __init__(
         self,
         *,
@@ -58,14 +65,120 @@ class Participant(_message.Message):
         instances: _abc.Iterable[Global___ParticipantInstance] | None = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
         update_time: _timestamp_pb2.Timestamp | None = ...,
+        connection: Global___StaticConnection | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "update_time", b"update_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["connection", b"connection", "create_time", b"create_time", "update_time", b"update_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "instances", b"instances", "name", b"name", "services", b"services", "update_time", b"update_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connection", b"connection", "create_time", b"create_time", "instances", b"instances", "name", b"name", "services", b"services", "update_time", b"update_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Participant: _TypeAlias = Participant  # noqa: Y015
+
+@_typing.final
+class StaticConnection(_message.Message):
+    """How the coordinator reaches a participant that doesn't announce itself."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class HeadersEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    TARGET_FIELD_NUMBER: _builtins.int
+    TLS_FIELD_NUMBER: _builtins.int
+    HEADERS_FIELD_NUMBER: _builtins.int
+    TOKEN_FILE_FIELD_NUMBER: _builtins.int
+    CAPACITY_FIELD_NUMBER: _builtins.int
+    target: _builtins.str
+    """Where it is, as a gRPC target: "10.0.0.9:7300", "dns:///bank.example:443". Required."""
+    token_file: _builtins.str
+    """Name of a file in the coordinator's directory of secrets (setting `secrets_dir`) with a token that is sent as
+    "authorization: Bearer …" with every call; read anew when it changes. Needs `tls`. Empty: none.
+    """
+    capacity: _builtins.int
+    """How many calls it takes at once. 0: as many as come."""
+    @_builtins.property
+    def tls(self) -> Global___TlsOptions:
+        """TLS. Unset: none is spoken."""
+
+    @_builtins.property
+    def headers(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Sent as metadata with every call; at most 16. Keys as gRPC wants them, not beginning with "amends-", "grpc-" or
+        "idempotency-"; values printable ASCII, at most 1,024 characters. They stand in the ledger as they are: for secrets
+        there is `token_file`.
+        """
+
+    def __init__(
+        self,
+        *,
+        target: _builtins.str = ...,
+        tls: Global___TlsOptions | None = ...,
+        headers: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        token_file: _builtins.str = ...,
+        capacity: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["tls", b"tls"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["capacity", b"capacity", "headers", b"headers", "target", b"target", "tls", b"tls", "token_file", b"token_file"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StaticConnection: _TypeAlias = StaticConnection  # noqa: Y015
+
+@_typing.final
+class TlsOptions(_message.Message):
+    """How TLS is spoken with a participant."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CA_FILE_FIELD_NUMBER: _builtins.int
+    CLIENT_CERTIFICATE_FILE_FIELD_NUMBER: _builtins.int
+    CLIENT_KEY_FILE_FIELD_NUMBER: _builtins.int
+    SERVER_NAME_FIELD_NUMBER: _builtins.int
+    ca_file: _builtins.str
+    """Name of a file in the coordinator's directory of secrets with the certificates (PEM) of the authorities that are
+    trusted. Empty: those of the system.
+    """
+    client_certificate_file: _builtins.str
+    """Name of a file there with the coordinator's certificate chain (PEM), for mutual TLS; goes with `client_key_file`.
+    Empty: the coordinator shows none.
+    """
+    client_key_file: _builtins.str
+    """Name of a file there with that certificate's key (PEM). Empty: the coordinator shows none."""
+    server_name: _builtins.str
+    """Name that the participant's certificate has to be for. Empty: the target's."""
+    def __init__(
+        self,
+        *,
+        ca_file: _builtins.str = ...,
+        client_certificate_file: _builtins.str = ...,
+        client_key_file: _builtins.str = ...,
+        server_name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ca_file", b"ca_file", "client_certificate_file", b"client_certificate_file", "client_key_file", b"client_key_file", "server_name", b"server_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TlsOptions: _TypeAlias = TlsOptions  # noqa: Y015
 
 @_typing.final
 class ParticipantInstance(_message.Message):
@@ -113,19 +226,30 @@ class RegisterParticipantRequest(_message.Message):
     SERVICES_FIELD_NUMBER: _builtins.int
     INSTANCE_FIELD_NUMBER: _builtins.int
     DESCRIPTORS_FIELD_NUMBER: _builtins.int
+    CONNECTION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name of the participant. Required."""
     @_builtins.property
     def services(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Full names of the gRPC services it serves; each must be described in `descriptors`. Required."""
+        """Full names of the gRPC services it serves; each must be described in `descriptors`. Required, except with
+        `connection`: then empty means all services that are described, health and reflection left out.
+        """
 
     @_builtins.property
     def instance(self) -> Global___ParticipantInstance:
-        """The instance that announces itself. Required: its id and address."""
+        """The instance that announces itself: its id and address. Required, except with `connection`."""
 
     @_builtins.property
     def descriptors(self) -> _descriptor_pb2.FileDescriptorSet:
-        """The files of its services with all they depend on; at most 1 MiB. May be left out when renewing."""
+        """The files of its services with all they depend on; at most 1 MiB. May be left out when renewing. Left out with
+        `connection`, the coordinator asks the target's server reflection (v1, else v1alpha) for them, now.
+        """
+
+    @_builtins.property
+    def connection(self) -> Global___StaticConnection:
+        """Makes a static participant known: one that doesn't announce itself. Not together with `instance`. Unset: an instance
+        announces itself.
+        """
 
     def __init__(
         self,
@@ -134,10 +258,11 @@ class RegisterParticipantRequest(_message.Message):
         services: _abc.Iterable[_builtins.str] | None = ...,
         instance: Global___ParticipantInstance | None = ...,
         descriptors: _descriptor_pb2.FileDescriptorSet | None = ...,
+        connection: Global___StaticConnection | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["descriptors", b"descriptors", "instance", b"instance"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["connection", b"connection", "descriptors", b"descriptors", "instance", b"instance"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["descriptors", b"descriptors", "instance", b"instance", "name", b"name", "services", b"services"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connection", b"connection", "descriptors", b"descriptors", "instance", b"instance", "name", b"name", "services", b"services"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -157,7 +282,7 @@ class RegisterParticipantResponse(_message.Message):
 
     @_builtins.property
     def lease_timeout(self) -> _duration_pb2.Duration:
-        """How long the announcement holds; renew it well before, after a third of it."""
+        """How long the announcement holds; renew it well before, after a third of it. Unset for a static participant."""
 
     def __init__(
         self,
@@ -184,7 +309,7 @@ class DeregisterParticipantRequest(_message.Message):
     name: _builtins.str
     """Name of the participant. Required."""
     instance_id: _builtins.str
-    """Id of the instance. Required."""
+    """Id of the instance. Empty: the participant is static, and is taken out as a whole."""
     def __init__(
         self,
         *,

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class RegistryServiceStub(object):
-    """Where participants announce themselves.
+    """Where participants announce themselves, and where those that know nothing of sagas are made known.
     """
 
     def __init__(self, channel):
@@ -53,20 +53,21 @@ class RegistryServiceStub(object):
 
 
 class RegistryServiceServicer(object):
-    """Where participants announce themselves.
+    """Where participants announce themselves, and where those that know nothing of sagas are made known.
     """
 
     def RegisterParticipant(self, request, context):
-        """Announces one instance of a participant, or renews it. Safe to repeat; the instance is forgotten when its lease ends.
-        FAILED_PRECONDITION (`DESCRIPTOR_CONFLICT`) if another participant announces a file or type of the same name with
-        other content.
+        """Announces one instance of a participant, or renews it; or makes a static participant known, or changes it
+        (`connection`). Safe to repeat. An instance is forgotten when its lease ends, a static participant when it is
+        deregistered. FAILED_PRECONDITION (`DESCRIPTOR_CONFLICT`) if another participant announces a file or type of the same
+        name with other content.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeregisterParticipant(self, request, context):
-        """Takes one instance out at once. Safe to repeat.
+        """Takes one instance, or a static participant, out at once. Safe to repeat.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -106,7 +107,7 @@ def add_RegistryServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class RegistryService(object):
-    """Where participants announce themselves.
+    """Where participants announce themselves, and where those that know nothing of sagas are made known.
     """
 
     @staticmethod

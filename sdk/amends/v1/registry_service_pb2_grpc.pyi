@@ -13,21 +13,22 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class RegistryServiceStub:
-    """Where participants announce themselves."""
+    """Where participants announce themselves, and where those that know nothing of sagas are made known."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     RegisterParticipant: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.RegisterParticipantRequest, _registry_service_pb2.RegisterParticipantResponse]
-    """Announces one instance of a participant, or renews it. Safe to repeat; the instance is forgotten when its lease ends.
-    FAILED_PRECONDITION (`DESCRIPTOR_CONFLICT`) if another participant announces a file or type of the same name with
-    other content.
+    """Announces one instance of a participant, or renews it; or makes a static participant known, or changes it
+    (`connection`). Safe to repeat. An instance is forgotten when its lease ends, a static participant when it is
+    deregistered. FAILED_PRECONDITION (`DESCRIPTOR_CONFLICT`) if another participant announces a file or type of the same
+    name with other content.
     """
     DeregisterParticipant: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.DeregisterParticipantRequest, _registry_service_pb2.DeregisterParticipantResponse]
-    """Takes one instance out at once. Safe to repeat."""
+    """Takes one instance, or a static participant, out at once. Safe to repeat."""
     ListParticipants: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.ListParticipantsRequest, _registry_service_pb2.ListParticipantsResponse]
     """Lists participants by name, with their instances."""
 
 class RegistryServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Where participants announce themselves."""
+    """Where participants announce themselves, and where those that know nothing of sagas are made known."""
 
     @_abc_1.abstractmethod
     def RegisterParticipant(
@@ -35,9 +36,10 @@ class RegistryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _registry_service_pb2.RegisterParticipantRequest,
         context: _aio.ServicerContext[_registry_service_pb2.RegisterParticipantRequest, _abc.Awaitable[_registry_service_pb2.RegisterParticipantResponse]],
     ) -> _abc.Awaitable[_registry_service_pb2.RegisterParticipantResponse]:
-        """Announces one instance of a participant, or renews it. Safe to repeat; the instance is forgotten when its lease ends.
-        FAILED_PRECONDITION (`DESCRIPTOR_CONFLICT`) if another participant announces a file or type of the same name with
-        other content.
+        """Announces one instance of a participant, or renews it; or makes a static participant known, or changes it
+        (`connection`). Safe to repeat. An instance is forgotten when its lease ends, a static participant when it is
+        deregistered. FAILED_PRECONDITION (`DESCRIPTOR_CONFLICT`) if another participant announces a file or type of the same
+        name with other content.
         """
 
     @_abc_1.abstractmethod
@@ -46,7 +48,7 @@ class RegistryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _registry_service_pb2.DeregisterParticipantRequest,
         context: _aio.ServicerContext[_registry_service_pb2.DeregisterParticipantRequest, _abc.Awaitable[_registry_service_pb2.DeregisterParticipantResponse]],
     ) -> _abc.Awaitable[_registry_service_pb2.DeregisterParticipantResponse]:
-        """Takes one instance out at once. Safe to repeat."""
+        """Takes one instance, or a static participant, out at once. Safe to repeat."""
 
     @_abc_1.abstractmethod
     def ListParticipants(

@@ -29,37 +29,37 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x61mends/v1/saga_definition.proto\x12\tamends.v1\x1a\x1b\x61mends/v1/annotations.proto\x1a\x19google/protobuf/any.proto\x1a google/protobuf/descriptor.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xae\x03\n\x0eSagaDefinition\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x12\n\ninput_type\x18\x03 \x01(\t\x12\x13\n\x0boutput_type\x18\x04 \x01(\t\x12\x1e\n\x05steps\x18\x05 \x03(\x0b\x32\x0f.amends.v1.Step\x12*\n\x06output\x18\x06 \x01(\x0b\x32\x1a.amends.v1.MessageTemplate\x12*\n\x07timeout\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12I\n\x1b\x63ompensation_failure_policy\x18\x08 \x01(\x0e\x32$.amends.v1.CompensationFailurePolicy\x12\x37\n\x0b\x64\x65scriptors\x18\t \x01(\x0b\x32\".google.protobuf.FileDescriptorSet\x12/\n\x0b\x63reate_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x0eon_compensated\x18\x0b \x03(\x0b\x32\x0f.amends.v1.Step\"\xf2\x02\n\x04Step\x12\x0c\n\x04name\x18\x01 \x01(\t\x12!\n\x04kind\x18\x02 \x01(\x0e\x32\x13.amends.v1.StepKind\x12\r\n\x05\x61\x66ter\x18\x03 \x03(\t\x12\x1f\n\x06\x61\x63tion\x18\x04 \x01(\x0b\x32\x0f.amends.v1.Call\x12%\n\x0c\x63ompensation\x18\x05 \x01(\x0b\x32\x0f.amends.v1.Call\x12\x1f\n\x06lookup\x18\x06 \x01(\x0b\x32\x0f.amends.v1.Call\x12\x13\n\x0bparticipant\x18\x07 \x01(\t\x12\'\n\tguarantee\x18\x08 \x01(\x0e\x32\x14.amends.v1.Guarantee\x12\x12\n\nafter_none\x18\t \x01(\x08\x12(\n\non_unknown\x18\n \x01(\x0e\x32\x14.amends.v1.OnUnknown\x12/\n\x0csettle_delay\x18\x0b \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0c\x61t_most_once\x18\x0c \x01(\x08\"\xdc\x03\n\x04\x43\x61ll\x12\x0e\n\x06method\x18\x01 \x01(\t\x12+\n\x07request\x18\x02 \x01(\x0b\x32\x1a.amends.v1.MessageTemplate\x12*\n\x07timeout\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12%\n\x05retry\x18\x04 \x01(\x0b\x32\x16.amends.v1.RetryPolicy\x12\x0e\n\x06\x62y_key\x18\x05 \x01(\x08\x12\x33\n\x14\x61\x64\x64\x65\x64_rejected_codes\x18\x06 \x03(\x0e\x32\x15.amends.v1.StatusCode\x12\x35\n\x16removed_rejected_codes\x18\x07 \x03(\x0e\x32\x15.amends.v1.StatusCode\x12\x31\n\x12\x61lready_done_codes\x18\x08 \x03(\x0e\x32\x15.amends.v1.StatusCode\x12\x35\n\x15nothing_to_undo_codes\x18\t \x01(\x0b\x32\x16.amends.v1.StatusCodes\x12\x35\n\x12idempotency_window\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12\'\n\tguarantee\x18\x0b \x01(\x0e\x32\x14.amends.v1.Guarantee\"\xc2\x01\n\x0bRetryPolicy\x12\x30\n\rinitial_delay\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rmaximum_delay\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rtotal_timeout\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1d\n\x15maximum_refusal_count\x18\x04 \x01(\x05\"_\n\x0fMessageTemplate\x12&\n\x08literals\x18\x01 \x01(\x0b\x32\x14.google.protobuf.Any\x12$\n\x08\x62indings\x18\x02 \x03(\x0b\x32\x12.amends.v1.Binding\"\x95\x02\n\x07\x42inding\x12\x0e\n\x06target\x18\x01 \x01(\t\x12\x0f\n\x05input\x18\x02 \x01(\tH\x00\x12,\n\x0cstep_request\x18\x03 \x01(\x0b\x32\x14.amends.v1.StepFieldH\x00\x12-\n\rstep_response\x18\x04 \x01(\x0b\x32\x14.amends.v1.StepFieldH\x00\x12$\n\x04saga\x18\x05 \x01(\x0e\x32\x14.amends.v1.SagaFieldH\x00\x12\x30\n\rdefault_value\x18\x06 \x01(\x0b\x32\x17.amends.v1.DefaultValueH\x00\x12*\n\x07\x66\x61ilure\x18\x07 \x01(\x0e\x32\x17.amends.v1.FailureFieldH\x00\x42\x08\n\x06source\"\'\n\tStepField\x12\x0c\n\x04step\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\"\x0e\n\x0c\x44\x65\x66\x61ultValue*W\n\tOnUnknown\x12\x1a\n\x16ON_UNKNOWN_UNSPECIFIED\x10\x00\x12\x19\n\x15ON_UNKNOWN_COMPENSATE\x10\x01\x12\x13\n\x0fON_UNKNOWN_PARK\x10\x02*\x89\x01\n\x08StepKind\x12\x19\n\x15STEP_KIND_UNSPECIFIED\x10\x00\x12\x1b\n\x17STEP_KIND_COMPENSATABLE\x10\x01\x12\x17\n\x13STEP_KIND_READ_ONLY\x10\x02\x12\x13\n\x0fSTEP_KIND_PIVOT\x10\x03\x12\x17\n\x13STEP_KIND_RETRIABLE\x10\x04*\x98\x01\n\x19\x43ompensationFailurePolicy\x12+\n\'COMPENSATION_FAILURE_POLICY_UNSPECIFIED\x10\x00\x12(\n$COMPENSATION_FAILURE_POLICY_CONTINUE\x10\x01\x12$\n COMPENSATION_FAILURE_POLICY_HALT\x10\x02*\xa7\x01\n\tSagaField\x12\x1a\n\x16SAGA_FIELD_UNSPECIFIED\x10\x00\x12\x16\n\x12SAGA_FIELD_SAGA_ID\x10\x01\x12\x12\n\x0eSAGA_FIELD_KEY\x10\x02\x12\x17\n\x13SAGA_FIELD_KEY_UUID\x10\x03\x12\x19\n\x15SAGA_FIELD_ACTION_KEY\x10\x04\x12\x1e\n\x1aSAGA_FIELD_ACTION_KEY_UUID\x10\x05*\x99\x01\n\x0c\x46\x61ilureField\x12\x1d\n\x19\x46\x41ILURE_FIELD_UNSPECIFIED\x10\x00\x12\x16\n\x12\x46\x41ILURE_FIELD_STEP\x10\x01\x12\x18\n\x14\x46\x41ILURE_FIELD_REASON\x10\x02\x12\x1d\n\x19\x46\x41ILURE_FIELD_STATUS_CODE\x10\x03\x12\x19\n\x15\x46\x41ILURE_FIELD_MESSAGE\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x61mends/v1/saga_definition.proto\x12\tamends.v1\x1a\x1b\x61mends/v1/annotations.proto\x1a\x19google/protobuf/any.proto\x1a google/protobuf/descriptor.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xae\x03\n\x0eSagaDefinition\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x12\n\ninput_type\x18\x03 \x01(\t\x12\x13\n\x0boutput_type\x18\x04 \x01(\t\x12\x1e\n\x05steps\x18\x05 \x03(\x0b\x32\x0f.amends.v1.Step\x12*\n\x06output\x18\x06 \x01(\x0b\x32\x1a.amends.v1.MessageTemplate\x12*\n\x07timeout\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12I\n\x1b\x63ompensation_failure_policy\x18\x08 \x01(\x0e\x32$.amends.v1.CompensationFailurePolicy\x12\x37\n\x0b\x64\x65scriptors\x18\t \x01(\x0b\x32\".google.protobuf.FileDescriptorSet\x12/\n\x0b\x63reate_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x0eon_compensated\x18\x0b \x03(\x0b\x32\x0f.amends.v1.Step\"\x8d\x03\n\x04Step\x12\x0c\n\x04name\x18\x01 \x01(\t\x12!\n\x04kind\x18\x02 \x01(\x0e\x32\x13.amends.v1.StepKind\x12\r\n\x05\x61\x66ter\x18\x03 \x03(\t\x12\x1f\n\x06\x61\x63tion\x18\x04 \x01(\x0b\x32\x0f.amends.v1.Call\x12%\n\x0c\x63ompensation\x18\x05 \x01(\x0b\x32\x0f.amends.v1.Call\x12\x1f\n\x06lookup\x18\x06 \x01(\x0b\x32\x0f.amends.v1.Call\x12\x13\n\x0bparticipant\x18\x07 \x01(\t\x12\'\n\tguarantee\x18\x08 \x01(\x0e\x32\x14.amends.v1.Guarantee\x12\x12\n\nafter_none\x18\t \x01(\x08\x12(\n\non_unknown\x18\n \x01(\x0e\x32\x14.amends.v1.OnUnknown\x12/\n\x0csettle_delay\x18\x0b \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0c\x61t_most_once\x18\x0c \x01(\x08\x12\x19\n\x11participant_input\x18\r \x01(\t\"\xdc\x03\n\x04\x43\x61ll\x12\x0e\n\x06method\x18\x01 \x01(\t\x12+\n\x07request\x18\x02 \x01(\x0b\x32\x1a.amends.v1.MessageTemplate\x12*\n\x07timeout\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12%\n\x05retry\x18\x04 \x01(\x0b\x32\x16.amends.v1.RetryPolicy\x12\x0e\n\x06\x62y_key\x18\x05 \x01(\x08\x12\x33\n\x14\x61\x64\x64\x65\x64_rejected_codes\x18\x06 \x03(\x0e\x32\x15.amends.v1.StatusCode\x12\x35\n\x16removed_rejected_codes\x18\x07 \x03(\x0e\x32\x15.amends.v1.StatusCode\x12\x31\n\x12\x61lready_done_codes\x18\x08 \x03(\x0e\x32\x15.amends.v1.StatusCode\x12\x35\n\x15nothing_to_undo_codes\x18\t \x01(\x0b\x32\x16.amends.v1.StatusCodes\x12\x35\n\x12idempotency_window\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12\'\n\tguarantee\x18\x0b \x01(\x0e\x32\x14.amends.v1.Guarantee\"\xc2\x01\n\x0bRetryPolicy\x12\x30\n\rinitial_delay\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rmaximum_delay\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rtotal_timeout\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1d\n\x15maximum_refusal_count\x18\x04 \x01(\x05\"_\n\x0fMessageTemplate\x12&\n\x08literals\x18\x01 \x01(\x0b\x32\x14.google.protobuf.Any\x12$\n\x08\x62indings\x18\x02 \x03(\x0b\x32\x12.amends.v1.Binding\"\x95\x02\n\x07\x42inding\x12\x0e\n\x06target\x18\x01 \x01(\t\x12\x0f\n\x05input\x18\x02 \x01(\tH\x00\x12,\n\x0cstep_request\x18\x03 \x01(\x0b\x32\x14.amends.v1.StepFieldH\x00\x12-\n\rstep_response\x18\x04 \x01(\x0b\x32\x14.amends.v1.StepFieldH\x00\x12$\n\x04saga\x18\x05 \x01(\x0e\x32\x14.amends.v1.SagaFieldH\x00\x12\x30\n\rdefault_value\x18\x06 \x01(\x0b\x32\x17.amends.v1.DefaultValueH\x00\x12*\n\x07\x66\x61ilure\x18\x07 \x01(\x0e\x32\x17.amends.v1.FailureFieldH\x00\x42\x08\n\x06source\"\'\n\tStepField\x12\x0c\n\x04step\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\"\x0e\n\x0c\x44\x65\x66\x61ultValue*W\n\tOnUnknown\x12\x1a\n\x16ON_UNKNOWN_UNSPECIFIED\x10\x00\x12\x19\n\x15ON_UNKNOWN_COMPENSATE\x10\x01\x12\x13\n\x0fON_UNKNOWN_PARK\x10\x02*\x89\x01\n\x08StepKind\x12\x19\n\x15STEP_KIND_UNSPECIFIED\x10\x00\x12\x1b\n\x17STEP_KIND_COMPENSATABLE\x10\x01\x12\x17\n\x13STEP_KIND_READ_ONLY\x10\x02\x12\x13\n\x0fSTEP_KIND_PIVOT\x10\x03\x12\x17\n\x13STEP_KIND_RETRIABLE\x10\x04*\x98\x01\n\x19\x43ompensationFailurePolicy\x12+\n\'COMPENSATION_FAILURE_POLICY_UNSPECIFIED\x10\x00\x12(\n$COMPENSATION_FAILURE_POLICY_CONTINUE\x10\x01\x12$\n COMPENSATION_FAILURE_POLICY_HALT\x10\x02*\xa7\x01\n\tSagaField\x12\x1a\n\x16SAGA_FIELD_UNSPECIFIED\x10\x00\x12\x16\n\x12SAGA_FIELD_SAGA_ID\x10\x01\x12\x12\n\x0eSAGA_FIELD_KEY\x10\x02\x12\x17\n\x13SAGA_FIELD_KEY_UUID\x10\x03\x12\x19\n\x15SAGA_FIELD_ACTION_KEY\x10\x04\x12\x1e\n\x1aSAGA_FIELD_ACTION_KEY_UUID\x10\x05*\x99\x01\n\x0c\x46\x61ilureField\x12\x1d\n\x19\x46\x41ILURE_FIELD_UNSPECIFIED\x10\x00\x12\x16\n\x12\x46\x41ILURE_FIELD_STEP\x10\x01\x12\x18\n\x14\x46\x41ILURE_FIELD_REASON\x10\x02\x12\x1d\n\x19\x46\x41ILURE_FIELD_STATUS_CODE\x10\x03\x12\x19\n\x15\x46\x41ILURE_FIELD_MESSAGE\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'amends.v1.saga_definition_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ONUNKNOWN']._serialized_start=2117
-  _globals['_ONUNKNOWN']._serialized_end=2204
-  _globals['_STEPKIND']._serialized_start=2207
-  _globals['_STEPKIND']._serialized_end=2344
-  _globals['_COMPENSATIONFAILUREPOLICY']._serialized_start=2347
-  _globals['_COMPENSATIONFAILUREPOLICY']._serialized_end=2499
-  _globals['_SAGAFIELD']._serialized_start=2502
-  _globals['_SAGAFIELD']._serialized_end=2669
-  _globals['_FAILUREFIELD']._serialized_start=2672
-  _globals['_FAILUREFIELD']._serialized_end=2825
+  _globals['_ONUNKNOWN']._serialized_start=2144
+  _globals['_ONUNKNOWN']._serialized_end=2231
+  _globals['_STEPKIND']._serialized_start=2234
+  _globals['_STEPKIND']._serialized_end=2371
+  _globals['_COMPENSATIONFAILUREPOLICY']._serialized_start=2374
+  _globals['_COMPENSATIONFAILUREPOLICY']._serialized_end=2526
+  _globals['_SAGAFIELD']._serialized_start=2529
+  _globals['_SAGAFIELD']._serialized_end=2696
+  _globals['_FAILUREFIELD']._serialized_start=2699
+  _globals['_FAILUREFIELD']._serialized_end=2852
   _globals['_SAGADEFINITION']._serialized_start=202
   _globals['_SAGADEFINITION']._serialized_end=632
   _globals['_STEP']._serialized_start=635
-  _globals['_STEP']._serialized_end=1005
-  _globals['_CALL']._serialized_start=1008
-  _globals['_CALL']._serialized_end=1484
-  _globals['_RETRYPOLICY']._serialized_start=1487
-  _globals['_RETRYPOLICY']._serialized_end=1681
-  _globals['_MESSAGETEMPLATE']._serialized_start=1683
-  _globals['_MESSAGETEMPLATE']._serialized_end=1778
-  _globals['_BINDING']._serialized_start=1781
-  _globals['_BINDING']._serialized_end=2058
-  _globals['_STEPFIELD']._serialized_start=2060
-  _globals['_STEPFIELD']._serialized_end=2099
-  _globals['_DEFAULTVALUE']._serialized_start=2101
-  _globals['_DEFAULTVALUE']._serialized_end=2115
+  _globals['_STEP']._serialized_end=1032
+  _globals['_CALL']._serialized_start=1035
+  _globals['_CALL']._serialized_end=1511
+  _globals['_RETRYPOLICY']._serialized_start=1514
+  _globals['_RETRYPOLICY']._serialized_end=1708
+  _globals['_MESSAGETEMPLATE']._serialized_start=1710
+  _globals['_MESSAGETEMPLATE']._serialized_end=1805
+  _globals['_BINDING']._serialized_start=1808
+  _globals['_BINDING']._serialized_end=2085
+  _globals['_STEPFIELD']._serialized_start=2087
+  _globals['_STEPFIELD']._serialized_end=2126
+  _globals['_DEFAULTVALUE']._serialized_start=2128
+  _globals['_DEFAULTVALUE']._serialized_end=2142
 # @@protoc_insertion_point(module_scope)

@@ -274,12 +274,15 @@ class Step(_message.Message):
     ON_UNKNOWN_FIELD_NUMBER: _builtins.int
     SETTLE_DELAY_FIELD_NUMBER: _builtins.int
     AT_MOST_ONCE_FIELD_NUMBER: _builtins.int
+    PARTICIPANT_INPUT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Set by the client: `[a-z][a-z0-9_]{0,63}`, unique in the definition. Required."""
     kind: Global___StepKind.ValueType
     """What the step is in the saga. Unset: `STEP_KIND_COMPENSATABLE`."""
     participant: _builtins.str
-    """The participant that serves the step. Empty: whichever announces the method's service."""
+    """The participant that serves the step, `[a-z][a-z0-9_-]{0,63}`. Empty: `participant_input` says it, else the one
+    participant that serves the method's service.
+    """
     guarantee: _annotations_pb2.Guarantee.ValueType
     """What the methods of the step's calls promise about repeated calls, where a call doesn't say it itself. Unset: what
     each method's annotation says, else `GUARANTEE_KEY`.
@@ -295,6 +298,11 @@ class Step(_message.Message):
     at_most_once: _builtins.bool
     """The action isn't called again once an attempt ended unknown, a crash of the coordinator included. Only on a
     compensatable step or the pivot. Default: false.
+    """
+    participant_input: _builtins.str
+    """Path of a field of the saga's input that names the participant which serves the step, names joined by dots: the input
+    chooses one of several participants that serve the same service. The field is a string. A start whose input names no
+    participant there is refused. Not together with `participant`. Empty: it isn't chosen by the input.
     """
     @_builtins.property
     def after(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -341,10 +349,11 @@ class Step(_message.Message):
         on_unknown: Global___OnUnknown.ValueType = ...,
         settle_delay: _duration_pb2.Duration | None = ...,
         at_most_once: _builtins.bool = ...,
+        participant_input: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "compensation", b"compensation", "lookup", b"lookup", "settle_delay", b"settle_delay"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "after", b"after", "after_none", b"after_none", "at_most_once", b"at_most_once", "compensation", b"compensation", "guarantee", b"guarantee", "kind", b"kind", "lookup", b"lookup", "name", b"name", "on_unknown", b"on_unknown", "participant", b"participant", "settle_delay", b"settle_delay"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "after", b"after", "after_none", b"after_none", "at_most_once", b"at_most_once", "compensation", b"compensation", "guarantee", b"guarantee", "kind", b"kind", "lookup", b"lookup", "name", b"name", "on_unknown", b"on_unknown", "participant", b"participant", "participant_input", b"participant_input", "settle_delay", b"settle_delay"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -213,6 +213,10 @@ class Saga(_message.Message):
     TRACEPARENT_FIELD_NUMBER: _builtins.int
     INTENTS_FIELD_NUMBER: _builtins.int
     DEAD_LETTERS_FIELD_NUMBER: _builtins.int
+    STEP_COUNT_FIELD_NUMBER: _builtins.int
+    SUCCEEDED_STEP_COUNT_FIELD_NUMBER: _builtins.int
+    PROGRESS_TIME_FIELD_NUMBER: _builtins.int
+    WRITE_COUNT_FIELD_NUMBER: _builtins.int
     saga_id: _builtins.str
     """The saga's id, chosen by its initiator or a UUIDv7."""
     definition_name: _builtins.str
@@ -237,6 +241,12 @@ class Saga(_message.Message):
     """The coordinator's incarnation that drives it. Empty: none just now."""
     traceparent: _builtins.str
     """The W3C trace context of its initiator. Empty: none was sent."""
+    step_count: _builtins.int
+    """How many steps its definition has, without those that follow its compensation."""
+    succeeded_step_count: _builtins.int
+    """How many of them have succeeded, were waived or resolved by a person; those undone since count, too."""
+    write_count: _builtins.int
+    """How often its row was written. Grows with every change."""
     @_builtins.property
     def input(self) -> _any_pb2.Any:
         """The input it was started with."""
@@ -283,6 +293,12 @@ class Saga(_message.Message):
     def dead_letters(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeadLetter]:
         """The dead letters ever opened for it, oldest first. Left out in lists."""
 
+    @_builtins.property
+    def progress_time(self) -> _timestamp_pb2.Timestamp:
+        """When it got on last: a call was announced for the first time or settled, or the saga's state changed. Repeating a call
+        is no progress.
+        """
+
     def __init__(
         self,
         *,
@@ -309,10 +325,14 @@ class Saga(_message.Message):
         traceparent: _builtins.str = ...,
         intents: _abc.Iterable[Global___Intent] | None = ...,
         dead_letters: _abc.Iterable[Global___DeadLetter] | None = ...,
+        step_count: _builtins.int = ...,
+        succeeded_step_count: _builtins.int = ...,
+        progress_time: _timestamp_pb2.Timestamp | None = ...,
+        write_count: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "deadline_time", b"deadline_time", "due_time", b"due_time", "end_time", b"end_time", "failure", b"failure", "input", b"input", "output", b"output", "update_time", b"update_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "deadline_time", b"deadline_time", "due_time", b"due_time", "end_time", b"end_time", "failure", b"failure", "input", b"input", "output", b"output", "progress_time", b"progress_time", "update_time", b"update_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_requested", b"abort_requested", "attention_required", b"attention_required", "compensations_owed", b"compensations_owed", "create_time", b"create_time", "dead_letters", b"dead_letters", "deadline_time", b"deadline_time", "definition_name", b"definition_name", "definition_version", b"definition_version", "due_time", b"due_time", "end_time", b"end_time", "failure", b"failure", "input", b"input", "intents", b"intents", "labels", b"labels", "node", b"node", "output", b"output", "point_of_no_return_passed", b"point_of_no_return_passed", "purged", b"purged", "saga_id", b"saga_id", "state", b"state", "traceparent", b"traceparent", "unproven", b"unproven", "update_time", b"update_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_requested", b"abort_requested", "attention_required", b"attention_required", "compensations_owed", b"compensations_owed", "create_time", b"create_time", "dead_letters", b"dead_letters", "deadline_time", b"deadline_time", "definition_name", b"definition_name", "definition_version", b"definition_version", "due_time", b"due_time", "end_time", b"end_time", "failure", b"failure", "input", b"input", "intents", b"intents", "labels", b"labels", "node", b"node", "output", b"output", "point_of_no_return_passed", b"point_of_no_return_passed", "progress_time", b"progress_time", "purged", b"purged", "saga_id", b"saga_id", "state", b"state", "step_count", b"step_count", "succeeded_step_count", b"succeeded_step_count", "traceparent", b"traceparent", "unproven", b"unproven", "update_time", b"update_time", "write_count", b"write_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -448,6 +468,7 @@ class Intent(_message.Message):
     UPDATE_TIME_FIELD_NUMBER: _builtins.int
     RESOLUTION_FIELD_NUMBER: _builtins.int
     RESOLVED_BY_FIELD_NUMBER: _builtins.int
+    PARTICIPANT_FIELD_NUMBER: _builtins.int
     step: _builtins.str
     """Name of the step."""
     direction: Global___Direction.ValueType
@@ -468,6 +489,10 @@ class Intent(_message.Message):
     """What a person found, where the state is `STATE_RESOLVED`."""
     resolved_by: _builtins.str
     """Who found it. Empty: nobody had to look."""
+    participant: _builtins.str
+    """Name of the participant that serves the call, where the definition or the input names one. Empty: whichever serves
+    the method's service.
+    """
     @_builtins.property
     def request(self) -> _any_pb2.Any:
         """The request, the same bytes on every attempt."""
@@ -516,10 +541,11 @@ class Intent(_message.Message):
         update_time: _timestamp_pb2.Timestamp | None = ...,
         resolution: Global___Resolution.ValueType = ...,
         resolved_by: _builtins.str = ...,
+        participant: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "next_attempt_time", b"next_attempt_time", "request", b"request", "response", b"response", "update_time", b"update_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_count", b"attempt_count", "attempts", b"attempts", "attempts_left_out", b"attempts_left_out", "create_time", b"create_time", "direction", b"direction", "idempotency_key", b"idempotency_key", "idempotency_key_uuid", b"idempotency_key_uuid", "last_error", b"last_error", "method", b"method", "next_attempt_time", b"next_attempt_time", "request", b"request", "resolution", b"resolution", "resolved_by", b"resolved_by", "response", b"response", "state", b"state", "step", b"step", "update_time", b"update_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_count", b"attempt_count", "attempts", b"attempts", "attempts_left_out", b"attempts_left_out", "create_time", b"create_time", "direction", b"direction", "idempotency_key", b"idempotency_key", "idempotency_key_uuid", b"idempotency_key_uuid", "last_error", b"last_error", "method", b"method", "next_attempt_time", b"next_attempt_time", "participant", b"participant", "request", b"request", "resolution", b"resolution", "resolved_by", b"resolved_by", "response", b"response", "state", b"state", "step", b"step", "update_time", b"update_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -10,6 +10,7 @@ from google.protobuf import any_pb2 as _any_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 import builtins as _builtins
 import sys
@@ -324,16 +325,86 @@ class ListSagasRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class LabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     STATES_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    DEFINITION_NAME_FIELD_NUMBER: _builtins.int
+    DEFINITION_VERSION_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
+    ATTENTION_REQUIRED_FIELD_NUMBER: _builtins.int
+    UNPROVEN_FIELD_NUMBER: _builtins.int
+    COMPENSATIONS_OWED_FIELD_NUMBER: _builtins.int
+    PARTICIPANT_FIELD_NUMBER: _builtins.int
+    EARLIEST_CREATE_TIME_FIELD_NUMBER: _builtins.int
+    LATEST_CREATE_TIME_FIELD_NUMBER: _builtins.int
+    EARLIEST_UPDATE_TIME_FIELD_NUMBER: _builtins.int
+    LATEST_UPDATE_TIME_FIELD_NUMBER: _builtins.int
+    STALLED_FOR_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """Size of a page. Default 100, at most 1,000."""
     page_token: _builtins.str
-    """`next_page_token` of the page before. Empty: the first page."""
+    """`next_page_token` of the page before; the filters have to be the same. Empty: the first page."""
+    definition_name: _builtins.str
+    """Only sagas of the definition of this name. Empty: of all."""
+    definition_version: _builtins.str
+    """Only sagas of this version of it; needs `definition_name`. Empty: of all."""
+    attention_required: _builtins.bool
+    """Only sagas with an open dead letter. Default: all."""
+    unproven: _builtins.bool
+    """Only sagas whose end rests on an assumption that no participant has proven. Default: all."""
+    compensations_owed: _builtins.bool
+    """Only sagas that still owe compensations. Default: all."""
+    participant: _builtins.str
+    """Only sagas that have a step which this participant serves: by name, or because it serves the step's service. Empty:
+    all.
+    """
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[_saga_pb2.Saga.State.ValueType]:
         """Only sagas in one of these states. Empty: all."""
+
+    @_builtins.property
+    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Only sagas with each of these labels; at most 16. Empty: all."""
+
+    @_builtins.property
+    def earliest_create_time(self) -> _timestamp_pb2.Timestamp:
+        """Only sagas started at this time or later. Unset: since ever."""
+
+    @_builtins.property
+    def latest_create_time(self) -> _timestamp_pb2.Timestamp:
+        """Only sagas started at this time or earlier. Unset: until now."""
+
+    @_builtins.property
+    def earliest_update_time(self) -> _timestamp_pb2.Timestamp:
+        """Only sagas written last at this time or later. Unset: since ever."""
+
+    @_builtins.property
+    def latest_update_time(self) -> _timestamp_pb2.Timestamp:
+        """Only sagas written last at this time or earlier. Unset: until now."""
+
+    @_builtins.property
+    def stalled_for(self) -> _duration_pb2.Duration:
+        """Only sagas that have something left to do and haven't got on for at least so long (`Saga.progress_time`). Unset: all."""
 
     def __init__(
         self,
@@ -341,10 +412,22 @@ class ListSagasRequest(_message.Message):
         states: _abc.Iterable[_saga_pb2.Saga.State.ValueType] | None = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        definition_name: _builtins.str = ...,
+        definition_version: _builtins.str = ...,
+        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        attention_required: _builtins.bool = ...,
+        unproven: _builtins.bool = ...,
+        compensations_owed: _builtins.bool = ...,
+        participant: _builtins.str = ...,
+        earliest_create_time: _timestamp_pb2.Timestamp | None = ...,
+        latest_create_time: _timestamp_pb2.Timestamp | None = ...,
+        earliest_update_time: _timestamp_pb2.Timestamp | None = ...,
+        latest_update_time: _timestamp_pb2.Timestamp | None = ...,
+        stalled_for: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["earliest_create_time", b"earliest_create_time", "earliest_update_time", b"earliest_update_time", "latest_create_time", b"latest_create_time", "latest_update_time", b"latest_update_time", "stalled_for", b"stalled_for"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "states", b"states"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attention_required", b"attention_required", "compensations_owed", b"compensations_owed", "definition_name", b"definition_name", "definition_version", b"definition_version", "earliest_create_time", b"earliest_create_time", "earliest_update_time", b"earliest_update_time", "labels", b"labels", "latest_create_time", b"latest_create_time", "latest_update_time", b"latest_update_time", "page_size", b"page_size", "page_token", b"page_token", "participant", b"participant", "stalled_for", b"stalled_for", "states", b"states", "unproven", b"unproven"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -439,16 +522,22 @@ class WatchSagaRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SAGA_ID_FIELD_NUMBER: _builtins.int
+    KNOWN_WRITE_COUNT_FIELD_NUMBER: _builtins.int
     saga_id: _builtins.str
     """The saga's id. Required."""
+    known_write_count: _builtins.int
+    """`Saga.write_count` of the last message that the client has: only what was written later is sent. 0: the saga as it is
+    comes at once.
+    """
     def __init__(
         self,
         *,
         saga_id: _builtins.str = ...,
+        known_write_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["saga_id", b"saga_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["known_write_count", b"known_write_count", "saga_id", b"saga_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -132,7 +132,7 @@ class SagaServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListSagaDefinitions(self, request, context):
-        """Lists stored definitions, newest first. Not yet: UNIMPLEMENTED.
+        """Lists stored definitions, newest first, without their descriptors.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -155,7 +155,7 @@ class SagaServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListSagas(self, request, context):
-        """Lists sagas, newest first, without their ledger rows.
+        """Lists sagas that every given filter lets through, newest first, without their ledger rows.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -169,7 +169,9 @@ class SagaServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def WatchSaga(self, request, context):
-        """Streams a saga each time it changes. Not yet: UNIMPLEMENTED.
+        """Streams a saga: as it is, then each time it changes, until it has ended and nothing is left to do. Changes that follow
+        each other closely may come as one. Safe to repeat: after a broken stream send `known_write_count`, and nothing is
+        missed or told twice.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

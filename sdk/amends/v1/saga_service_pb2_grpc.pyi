@@ -23,7 +23,7 @@ class SagaServiceStub:
     GetSagaDefinition: _aio.UnaryUnaryMultiCallable[_saga_service_pb2.GetSagaDefinitionRequest, _saga_service_pb2.GetSagaDefinitionResponse]
     """Answers a stored definition."""
     ListSagaDefinitions: _aio.UnaryUnaryMultiCallable[_saga_service_pb2.ListSagaDefinitionsRequest, _saga_service_pb2.ListSagaDefinitionsResponse]
-    """Lists stored definitions, newest first. Not yet: UNIMPLEMENTED."""
+    """Lists stored definitions, newest first, without their descriptors."""
     StartSaga: _aio.UnaryUnaryMultiCallable[_saga_service_pb2.StartSagaRequest, _saga_service_pb2.StartSagaResponse]
     """Starts a saga; answers once it is durable, and a client that then goes away changes nothing. Safe to repeat: an id
     that exists with the same definition name and an equal input answers the saga as it is now, even long after it ended;
@@ -32,11 +32,14 @@ class SagaServiceStub:
     GetSaga: _aio.UnaryUnaryMultiCallable[_saga_service_pb2.GetSagaRequest, _saga_service_pb2.GetSagaResponse]
     """Answers a saga with its ledger rows."""
     ListSagas: _aio.UnaryUnaryMultiCallable[_saga_service_pb2.ListSagasRequest, _saga_service_pb2.ListSagasResponse]
-    """Lists sagas, newest first, without their ledger rows."""
+    """Lists sagas that every given filter lets through, newest first, without their ledger rows."""
     WaitSaga: _aio.UnaryUnaryMultiCallable[_saga_service_pb2.WaitSagaRequest, _saga_service_pb2.WaitSagaResponse]
     """Answers the saga once it has ended, or as it is after `wait_timeout`. Safe to repeat."""
     WatchSaga: _aio.UnaryStreamMultiCallable[_saga_service_pb2.WatchSagaRequest, _saga_service_pb2.WatchSagaResponse]
-    """Streams a saga each time it changes. Not yet: UNIMPLEMENTED."""
+    """Streams a saga: as it is, then each time it changes, until it has ended and nothing is left to do. Changes that follow
+    each other closely may come as one. Safe to repeat: after a broken stream send `known_write_count`, and nothing is
+    missed or told twice.
+    """
     AbortSaga: _aio.UnaryUnaryMultiCallable[_saga_service_pb2.AbortSagaRequest, _saga_service_pb2.AbortSagaResponse]
     """Asks a saga to roll back. Accepted while it is `RUNNING` before its point of no return: it then ends `COMPENSATED` or
     `COMPENSATION_FAILED`. A saga that rolls back or has done so already answers OK, too. Past the point of no return and
@@ -83,7 +86,7 @@ class SagaServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _saga_service_pb2.ListSagaDefinitionsRequest,
         context: _aio.ServicerContext[_saga_service_pb2.ListSagaDefinitionsRequest, _abc.Awaitable[_saga_service_pb2.ListSagaDefinitionsResponse]],
     ) -> _abc.Awaitable[_saga_service_pb2.ListSagaDefinitionsResponse]:
-        """Lists stored definitions, newest first. Not yet: UNIMPLEMENTED."""
+        """Lists stored definitions, newest first, without their descriptors."""
 
     @_abc_1.abstractmethod
     def StartSaga(
@@ -110,7 +113,7 @@ class SagaServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _saga_service_pb2.ListSagasRequest,
         context: _aio.ServicerContext[_saga_service_pb2.ListSagasRequest, _abc.Awaitable[_saga_service_pb2.ListSagasResponse]],
     ) -> _abc.Awaitable[_saga_service_pb2.ListSagasResponse]:
-        """Lists sagas, newest first, without their ledger rows."""
+        """Lists sagas that every given filter lets through, newest first, without their ledger rows."""
 
     @_abc_1.abstractmethod
     def WaitSaga(
@@ -126,7 +129,10 @@ class SagaServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _saga_service_pb2.WatchSagaRequest,
         context: _aio.ServicerContext[_saga_service_pb2.WatchSagaRequest, _abc.AsyncIterator[_saga_service_pb2.WatchSagaResponse]],
     ) -> _abc.AsyncIterator[_saga_service_pb2.WatchSagaResponse]:
-        """Streams a saga each time it changes. Not yet: UNIMPLEMENTED."""
+        """Streams a saga: as it is, then each time it changes, until it has ended and nothing is left to do. Changes that follow
+        each other closely may come as one. Safe to repeat: after a broken stream send `known_write_count`, and nothing is
+        missed or told twice.
+        """
 
     @_abc_1.abstractmethod
     def AbortSaga(
