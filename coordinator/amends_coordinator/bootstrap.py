@@ -58,7 +58,12 @@ class Coordinator:
         self._ledger_is_open = False
         self._telemetry = LogTelemetry()
         catalog = Catalog(ledger_name=settings.ledger_name)
-        self._registry = Registry(ledger=ledger, clock=clock, lease_us=round(settings.participant_lease_s * _MICROS))
+        self._registry = Registry(
+            ledger=ledger,
+            clock=clock,
+            telemetry=self._telemetry,
+            lease_us=round(settings.participant_lease_s * _MICROS),
+        )
         self._participants = UnaryParticipants(
             directory=self._registry,
             clock=clock,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from amends_coordinator.ports.clock import Clock
     from amends_coordinator.ports.ledger import Ledger
+    from amends_coordinator.ports.telemetry import Telemetry
 
 
 class RegistryError(Exception):
@@ -76,10 +77,11 @@ class Announced:
 class Registry:
     """Holds announcements; the directory that calls are made by. To be used on one event loop."""
 
-    def __init__(self, *, ledger: Ledger, clock: Clock, lease_us: int) -> None:
+    def __init__(self, *, ledger: Ledger, clock: Clock, telemetry: Telemetry, lease_us: int) -> None:
         self.lease_us = lease_us
         self._ledger = ledger
         self._clock = clock
+        self._telemetry = telemetry
         self._changing = asyncio.Lock()
         self._participants: dict[str, ParticipantRow] = {}
         self._instances: dict[str, dict[str, InstanceRow]] = {}
@@ -100,6 +102,9 @@ class Registry:
             self._instances.setdefault(instance.participant, {})[instance.instance_id] = instance
             self._stored_lease_ends[instance.participant, instance.instance_id] = instance.lease_end_time
         self._index()
+        for announced in self.participants():
+            for instance in announced.instances:
+                self._telemetry.participant_announced(instance, announced.participant.services)
 
     async def announce(self, announcement: Announcement) -> Announced:
         """Add or renew one instance, and its participant. Safe to repeat.
@@ -128,6 +133,7 @@ class Registry:
             self._remember(participant)
             self._instances.setdefault(participant.name, {})[instance.instance_id] = instance
             self._index()
+            self._telemetry.participant_announced(instance, participant.services)
             return self._announced(participant, now)
 
     async def withdraw(self, participant: str, instance_id: str) -> None:
@@ -140,6 +146,7 @@ class Registry:
             if instance_id in self._instances.get(participant, {}):
                 await self._remove(participant, instance_id)
                 self._index()
+                self._telemetry.participant_left(participant, instance_id)
 
     def participants(self) -> Sequence[Announced]:
         """All participants by name, those without a living instance too."""

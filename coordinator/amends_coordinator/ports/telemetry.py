@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from amends_coordinator.core.answer import Answer
     from amends_coordinator.core.ids import StepName
     from amends_coordinator.core.saga import DeadLetter, Intent, Saga
     from amends_coordinator.core.states import Direction
+    from amends_coordinator.ports.ledger import InstanceRow
 
 
 class Telemetry(Protocol):
@@ -46,4 +49,14 @@ class Telemetry(Protocol):
 
     def ledger_unavailable(self, error: BaseException) -> None:
         """The sweeper could not reach the ledger; it goes on trying. Told for each pass that fails."""
+        ...
+
+    def participant_announced(self, instance: InstanceRow, services: Sequence[str]) -> None:
+        """An instance of a participant serves these services. Told for each renewal, too, and for those that the ledger
+        knew at the start: an adapter that cares has to see whether it is new.
+        """
+        ...
+
+    def participant_left(self, participant: str, instance_id: str) -> None:
+        """An instance took itself out. One that dies is not told of: its lease ends, unless it is renewed."""
         ...

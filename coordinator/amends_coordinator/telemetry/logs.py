@@ -17,12 +17,15 @@ from amends_coordinator.core.states import SagaState
 from amends_coordinator.telemetry import names
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from structlog.typing import FilteringBoundLogger, Processor
 
     from amends_coordinator.core.answer import Answer
     from amends_coordinator.core.ids import StepName
     from amends_coordinator.core.saga import DeadLetter, Intent, Saga
     from amends_coordinator.core.states import Direction
+    from amends_coordinator.ports.ledger import InstanceRow
 
 QUIET_S = 60.0
 """For how long an outage of one method isn't told again, in seconds."""
@@ -125,6 +128,23 @@ class LogTelemetry:
         self._in_outage = True
         tell(names.LEDGER_UNAVAILABLE, **{names.ERROR: str(error)[:TEXT_LIMIT]})
         self.failed_passes += 1
+
+    def participant_announced(self, instance: InstanceRow, services: Sequence[str]) -> None:
+        """An instance is announced, or its announcement renewed."""
+        if self._debug:
+            self._log.debug(
+                names.PARTICIPANT_ANNOUNCED,
+                **{
+                    names.PARTICIPANT: instance.participant,
+                    names.INSTANCE: instance.instance_id,
+                    names.ADDRESS: instance.address,
+                },
+            )
+
+    def participant_left(self, participant: str, instance_id: str) -> None:
+        """An instance took itself out."""
+        if self._debug:
+            self._log.debug(names.PARTICIPANT_LEFT, **{names.PARTICIPANT: participant, names.INSTANCE: instance_id})
 
     def ledger_available(self) -> None:
         """A pass of the sweeper got through: told once after an outage."""

@@ -98,7 +98,7 @@ async def served() -> AsyncIterator[Served]:
     """The API, started, and stopped at the end."""
     ledger, clock, catalog, node = FaultyLedger(), ManualClock(), Catalog(ledger_name="staging"), NodeId("n-1")
     await ledger.open(node, plans=catalog.plan)
-    registry = Registry(ledger=ledger, clock=clock, lease_us=LEASE_US)
+    registry = Registry(ledger=ledger, clock=clock, telemetry=Telemetry(), lease_us=LEASE_US)
     around = Surroundings(
         ledger=ledger,
         participants=Participants(),

@@ -23,12 +23,12 @@ from scenario.v1.scenario_pb2 import DoResponse, UndoResponse
 from tests.scenarios.sagas import ScenarioSaga, steps
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
     from amends_coordinator.core.ids import StepName
     from amends_coordinator.core.saga import DeadLetter, Intent, Saga
     from amends_coordinator.core.states import Direction
-    from amends_coordinator.ports.ledger import Ledger, Started, StoredSaga
+    from amends_coordinator.ports.ledger import InstanceRow, Ledger, Started, StoredSaga
     from amends_coordinator.ports.participants import CallRequest
 
     Answering: TypeAlias = Callable[[CallRequest], Awaitable[Answer]]
@@ -82,6 +82,8 @@ class Telemetry:
     plant: Callable[[str], None] = lambda _: None
     failures: list[BaseException] = field(default_factory=list[BaseException])
     outages: int = 0
+    announced: list[str] = field(default_factory=list[str])
+    left: list[str] = field(default_factory=list[str])
 
     def saga_started(self, saga: Saga) -> None:
         """See the port."""
@@ -114,6 +116,14 @@ class Telemetry:
     def ledger_unavailable(self, error: BaseException) -> None:
         """See the port."""
         self.outages += 1
+
+    def participant_announced(self, instance: InstanceRow, services: Sequence[str]) -> None:
+        """See the port."""
+        self.announced.append(instance.instance_id)
+
+    def participant_left(self, participant: str, instance_id: str) -> None:
+        """See the port."""
+        self.left.append(instance_id)
 
 
 @cache

@@ -20,6 +20,7 @@ from amends_coordinator.engine.registry import (
 )
 from amends_coordinator.ledger.memory import MemoryLedger
 from amends_coordinator.ports.ledger import InstanceRow, LedgerUnavailableError, ParticipantRow
+from tests.unit.engine.rig import Telemetry
 from tests.unit.grpc_api.samples import SERVICE, ManualClock, other_file, scenario_files
 
 if TYPE_CHECKING:
@@ -50,11 +51,12 @@ class Bench:
 
     ledger: CountingLedger
     clock: ManualClock
+    telemetry: Telemetry
     registry: Registry
 
     async def restarted(self) -> Registry:
         """A registry that knows only what the ledger has."""
-        registry = Registry(ledger=self.ledger, clock=self.clock, lease_us=LEASE_US)
+        registry = Registry(ledger=self.ledger, clock=self.clock, telemetry=self.telemetry, lease_us=LEASE_US)
         await registry.load()
         return registry
 
@@ -66,9 +68,10 @@ class Bench:
 @pytest.fixture
 async def bench() -> AsyncIterator[Bench]:
     """An empty registry on an open ledger."""
-    ledger, clock = CountingLedger(), ManualClock()
+    ledger, clock, telemetry = CountingLedger(), ManualClock(), Telemetry()
     await ledger.open(NodeId("n"), plans=Catalog().plan)
-    yield Bench(ledger, clock, Registry(ledger=ledger, clock=clock, lease_us=LEASE_US))
+    registry = Registry(ledger=ledger, clock=clock, telemetry=telemetry, lease_us=LEASE_US)
+    yield Bench(ledger, clock, telemetry, registry)
     await ledger.close()
 
 
@@ -151,6 +154,15 @@ async def test_withdrawn_at_once(bench: Bench) -> None:
     await bench.registry.withdraw("nobody", "i-1")
     assert bench.addresses() == []
     assert (await bench.restarted()).instances(service=SERVICE, participant="") == []
+
+
+async def test_who_comes_and_goes_is_told(bench: Bench) -> None:
+    """Telemetry hears of announcements, of those that a restart finds, and of those that take themselves out, once."""
+    await bench.registry.announce(announcement())
+    await bench.restarted()
+    await bench.registry.withdraw("shop", "i-1")
+    await bench.registry.withdraw("shop", "i-1")
+    assert (bench.telemetry.announced, bench.telemetry.left) == (["i-1", "i-1"], ["i-1"])
 
 
 async def test_instances_in_a_stable_order_and_by_participant(bench: Bench) -> None:
