@@ -11,6 +11,7 @@ from amends_coordinator.core.definition import StoredDefinition
 from amends_coordinator.core.ids import DefinitionVersion, SagaId
 from amends_coordinator.definitions.errors import PayloadError
 from amends_coordinator.definitions.registration import resolve
+from amends_coordinator.grpc_api.definition_list import definition_page
 from amends_coordinator.grpc_api.errors import SagaIdInUseError, SagaNotFoundError
 from amends_coordinator.grpc_api.mapping import (
     STATES_BY_NUMBER,
@@ -96,6 +97,16 @@ class SagaService:
         version = _version(checks, "version", request.version)
         checks.raise_if_any()
         return pb.GetSagaDefinitionResponse(definition=definition_message(await self._definitions.get(name, version)))
+
+    async def ListSagaDefinitions(
+        self, request: pb.ListSagaDefinitionsRequest, _: Context
+    ) -> pb.ListSagaDefinitionsResponse:
+        """List definitions, newest first, without their descriptors."""
+        checks = Checks()
+        size = checks.page_size("page_size", request.page_size)
+        before = checks.definition_page_token("page_token", request.page_token)
+        checks.raise_if_any()
+        return await definition_page(self._ledger, size=size, before=before)
 
     async def StartSaga(self, request: pb.StartSagaRequest, context: Context) -> pb.StartSagaResponse:
         """Start a saga, or answer the one that was started with the same definition's name and an equal input."""

@@ -7,7 +7,7 @@ import binascii
 import re
 from typing import TYPE_CHECKING
 
-from amends_coordinator.core.ids import DeadLetterId, Instant, SagaId
+from amends_coordinator.core.ids import DeadLetterId, DefinitionVersion, Instant, SagaId
 from amends_coordinator.definitions.errors import Fault, quote
 
 if TYPE_CHECKING:
@@ -191,6 +191,17 @@ class Checks:
             return None
         return Instant(int(instant)), text
 
+    def definition_page_token(self, path: str, token: str) -> tuple[Instant, str, DefinitionVersion] | None:
+        """Where a page of definitions begins; None: at the first one."""
+        if not token:
+            return None
+        instant, _, rest = _decoded(token).partition("/")
+        name, _, version = rest.partition("/")
+        if not (re.fullmatch(r"[0-9]{1,18}", instant) and NAME.fullmatch(name) and VERSION.fullmatch(version)):
+            self.fault(path, "is no token that this list has answered; leave it empty for the first page")
+            return None
+        return Instant(int(instant)), name, DefinitionVersion(version)
+
     def name_page_token(self, path: str, token: str) -> str:
         """The name after which a page begins; "": at the first one."""
         name = _decoded(token)
@@ -212,6 +223,11 @@ def saga_page_token(position: tuple[Instant, SagaId] | None) -> str:
 def text_page_token(position: tuple[Instant, str] | None) -> str:
     """The opaque token of a place in a list of what has an instant and an id; "" where there is no further page."""
     return "" if position is None else encoded_token(f"{position[0]}/{position[1]}")
+
+
+def definition_page_token(position: tuple[Instant, str, DefinitionVersion] | None) -> str:
+    """The opaque token of a place in a list of definitions; "" where there is no further page."""
+    return "" if position is None else encoded_token("/".join(map(str, position)))
 
 
 def encoded_token(text: str) -> str:

@@ -17,6 +17,7 @@ from amends_coordinator.core.states import DeadLetterReason
 from amends_coordinator.ledger.memory_repairs import MemoryRepairs
 from amends_coordinator.ledger.memory_store import MemoryStore, Node, Record, merged
 from amends_coordinator.ports.ledger import (
+    DefinitionPage,
     LedgerLockedError,
     Page,
     Started,
@@ -175,6 +176,16 @@ class MemoryLedger(MemoryRepairs):
         found = [definition for definition in self.store.definitions.values() if definition.name == name]
         return max(found, key=lambda definition: (definition.created_time, definition.version), default=None)
 
+    async def list_definitions(
+        self, *, limit: int, before: tuple[Instant, str, DefinitionVersion] | None
+    ) -> DefinitionPage:
+        """See the port."""
+        await self._reading()
+        newest_first = sorted(self.store.definitions.values(), key=_definition_position, reverse=True)
+        rest = [each for each in newest_first if before is None or _definition_position(each) < before]
+        shown = tuple(rest[:limit])
+        return DefinitionPage(definitions=shown, next=_definition_position(shown[-1]) if len(rest) > limit else None)
+
     async def put_participant(self, participant: ParticipantRow, instance: InstanceRow) -> None:
         """See the port."""
         await self._writing()
@@ -216,6 +227,10 @@ class MemoryLedger(MemoryRepairs):
 
 def _position(stored: StoredSaga) -> tuple[Instant, SagaId]:
     return (stored.saga.created_time, stored.saga.id)
+
+
+def _definition_position(stored: StoredDefinition) -> tuple[Instant, str, DefinitionVersion]:
+    return (stored.created_time, stored.name, stored.version)
 
 
 def _is_due(stored: StoredSaga, node: NodeId, now: Instant) -> bool:

@@ -14,6 +14,7 @@ from amends_coordinator.core.states import SagaState
 from amends_coordinator.ledger import schema, values
 from amends_coordinator.ledger.instants import InstantType
 from amends_coordinator.ports.ledger import (
+    DefinitionPage,
     InstanceRow,
     Page,
     ParticipantRow,
@@ -142,6 +143,25 @@ def get_definition(connection: Connection, name: str, version: DefinitionVersion
     newest_first = statement.order_by(table.c.created_time.desc(), table.c.version.desc()).limit(1)
     row = connection.execute(newest_first).mappings().first()
     return None if row is None else values.definition(row)
+
+
+def list_definitions(
+    connection: Connection, *, limit: int, before: tuple[Instant, str, DefinitionVersion] | None
+) -> DefinitionPage:
+    """One page. What is sorted are keys: contents are big, and only those of the page are read."""
+    table = schema.saga_definition
+    keys = select(table.c.created_time, table.c.name, table.c.version)
+    if before is not None:
+        position = tuple_(literal(before[0], InstantType()), literal(before[1]), literal(before[2]))
+        keys = keys.where(tuple_(table.c.created_time, table.c.name, table.c.version) < position)
+    newest_first = (table.c.created_time.desc(), table.c.name.desc(), table.c.version.desc())
+    chosen = connection.execute(keys.order_by(*newest_first).limit(limit + 1)).all()
+    shown = [(row.name, row.version) for row in chosen[:limit]]
+    whole = select(table).where(tuple_(table.c.name, table.c.version).in_(shown)).order_by(*newest_first)
+    found = tuple(values.definition(row) for row in connection.execute(whole).mappings()) if shown else ()
+    last = found[-1] if len(chosen) > limit else None
+    following = None if last is None else (last.created_time, last.name, last.version)
+    return DefinitionPage(definitions=found, next=following)
 
 
 def participants(connection: Connection) -> tuple[Sequence[ParticipantRow], Sequence[InstanceRow]]:

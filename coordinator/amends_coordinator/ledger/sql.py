@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from amends_coordinator.core.states import SagaState
     from amends_coordinator.ledger.dialect import Lock, SqlDialect
     from amends_coordinator.ports.ledger import (
+        DefinitionPage,
         InstanceRow,
         NewSaga,
         Page,
@@ -219,6 +220,14 @@ class SqlLedger(SqlRepairs):
     async def get_definition(self, name: str, version: DefinitionVersion | None) -> StoredDefinition | None:
         """See the port."""
         return await self._opened().pool.run(lambda connection: reads.get_definition(connection, name, version))
+
+    async def list_definitions(
+        self, *, limit: int, before: tuple[Instant, str, DefinitionVersion] | None
+    ) -> DefinitionPage:
+        """See the port."""
+        return await self._opened().pool.run(
+            lambda connection: reads.list_definitions(connection, limit=limit, before=before)
+        )
 
     async def put_participant(self, participant: ParticipantRow, instance: InstanceRow) -> None:
         """See the port."""

@@ -152,6 +152,14 @@ class Page:
     next: tuple[Instant, SagaId] | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefinitionPage:
+    """One page of definitions, newest first. `next` is where the following page begins (None: this is the last)."""
+
+    definitions: tuple[StoredDefinition, ...]
+    next: tuple[Instant, str, DefinitionVersion] | None
+
+
 class Ledger(Repairs, Protocol):
     """Durable storage of sagas, definitions, participants and nodes. See the module's guarantees, and `ports.repairs`
     for what people do to sagas.
@@ -239,6 +247,14 @@ class Ledger(Repairs, Protocol):
 
     async def get_definition(self, name: str, version: DefinitionVersion | None) -> StoredDefinition | None:
         """A definition by name and version; without a version the newest created."""
+        ...
+
+    async def list_definitions(
+        self, *, limit: int, before: tuple[Instant, str, DefinitionVersion] | None
+    ) -> DefinitionPage:
+        """Definitions of every name, newest first; those of one instant in an order that stays. Contents are big: ask
+        for few at a time.
+        """
         ...
 
     async def put_participant(self, participant: ParticipantRow, instance: InstanceRow) -> None:

@@ -159,7 +159,7 @@ class ListSagaDefinitionsResponse(_message.Message):
     """Token of the next page. Empty: this is the last one."""
     @_builtins.property
     def definitions(self) -> _containers.RepeatedCompositeFieldContainer[_saga_definition_pb2.SagaDefinition]:
-        """The definitions, without their descriptors."""
+        """The definitions, without their descriptors; fewer than a page has room for where they are very large."""
 
     def __init__(
         self,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from amends_coordinator.core.ids import DefinitionVersion
+from amends_coordinator.core.definition import StoredDefinition
+from amends_coordinator.core.ids import DefinitionVersion, Instant
 from amends_coordinator.ports.ledger import InstanceRow, Ledger, ParticipantRow
 from tests.conformance.ledger.sagas import DEFINITION, after
 
@@ -40,6 +41,34 @@ async def test_unknown_definitions(ledger: Ledger) -> None:
     """What isn't there is None."""
     assert await ledger.get_definition("nothing", None) is None
     assert await ledger.get_definition("order", DefinitionVersion("ffff")) is None
+
+
+async def test_definitions_in_pages(ledger: Ledger) -> None:
+    """Every version of every name is on exactly one page, newest first, also where some came at one instant."""
+    stored = [DEFINITION]
+    for number in range(7):
+        version = DefinitionVersion(f"{number:016x}")
+        stored.append(
+            replace(DEFINITION, name=f"saga-{number % 3}", version=version, created_time=after(1 + number // 2))
+        )
+        await ledger.put_definition(stored[-1])
+    found: list[StoredDefinition] = []
+    before: tuple[Instant, str, DefinitionVersion] | None = None
+    sizes: list[int] = []
+    while not sizes or before is not None:
+        page = await ledger.list_definitions(limit=3, before=before)
+        found += page.definitions
+        sizes.append(len(page.definitions))
+        before = page.next
+    assert sizes == [3, 3, 2]
+    assert {(each.name, each.version): each for each in found} == {(each.name, each.version): each for each in stored}
+    assert [each.created_time for each in found] == sorted((each.created_time for each in stored), reverse=True)
+
+
+async def test_the_last_page_of_definitions_is_known_as_the_last(ledger: Ledger) -> None:
+    """No empty page follows one that happens to be full."""
+    page = await ledger.list_definitions(limit=1, before=None)
+    assert (page.definitions, page.next) == ((DEFINITION,), None)
 
 
 async def test_participants_and_their_instances(ledger: Ledger) -> None:

@@ -11,7 +11,9 @@ from google.protobuf.duration_pb2 import Duration
 
 from amends.v1 import saga_definition_pb2, saga_pb2
 from amends.v1 import saga_service_pb2 as pb
-from amends_coordinator.core.ids import SagaId
+from amends_coordinator.core.definition import StoredDefinition
+from amends_coordinator.core.ids import DefinitionVersion, Instant, SagaId
+from amends_coordinator.grpc_api.validation import encoded_token
 from scenario.v1 import scenario_pb2
 from tests.integration.api.conftest import PAYLOAD_LIMIT_BYTES, start_request
 from tests.integration.api.refusals import refused
@@ -54,6 +56,52 @@ async def test_known_content_moves_nothing(served: Served) -> None:
     assert await served.register() == first
     started = await served.sagas.StartSaga(start_request())
     assert started.saga.definition_version == second.definition.version != first
+
+
+async def test_definitions_are_listed_newest_first(served: Served) -> None:
+    """Every version is on one page, without its descriptors; what can't be read is left out."""
+    for number in range(20):
+        served.clock.advance(1)
+        await served.register(f"errand-{number}")
+    served.clock.advance(1)
+    damaged = StoredDefinition(
+        name="damaged", version=DefinitionVersion("00"), content=b"\xff", created_time=served.clock.now()
+    )
+    await served.ledger.put_definition(damaged)
+    first = await served.sagas.ListSagaDefinitions(pb.ListSagaDefinitionsRequest(page_size=19))
+    rest = await served.sagas.ListSagaDefinitions(
+        pb.ListSagaDefinitionsRequest(page_size=19, page_token=first.next_page_token)
+    )
+    listed = [*first.definitions, *rest.definitions]
+    assert [each.name for each in listed] == [f"errand-{number}" for number in range(19, -1, -1)]
+    assert rest.next_page_token == ""
+    whole = (await served.sagas.GetSagaDefinition(pb.GetSagaDefinitionRequest(name="errand-3"))).definition
+    whole.ClearField("descriptors")
+    assert listed[16] == whole
+
+
+async def test_a_page_of_definitions_fits_into_a_message(served: Served) -> None:
+    """L2: however large definitions are, no page is larger than what a client takes, and none is left out."""
+    content = saga_definition_pb2.SagaDefinition(output_type="x" * 700_000).SerializeToString()
+    for number in range(20):
+        big = StoredDefinition(
+            name=f"big-{number}", version=DefinitionVersion("0" * 16), content=content, created_time=Instant(number)
+        )
+        await served.ledger.put_definition(big)
+    names: list[str] = []
+    request = pb.ListSagaDefinitionsRequest()
+    while not names or request.page_token:
+        page = await served.sagas.ListSagaDefinitions(request)
+        names += [each.name for each in page.definitions]
+        request.page_token = page.next_page_token
+    assert names == [f"big-{number}" for number in range(19, -1, -1)]
+
+
+async def test_a_made_up_page_token_of_definitions(served: Served) -> None:
+    """A token that this list never answered is refused with its path."""
+    for token in ("x", encoded_token("1/order"), encoded_token("1/order/zz")):
+        refusal = await refused(served.sagas.ListSagaDefinitions(pb.ListSagaDefinitionsRequest(page_token=token)))
+        assert (refusal.code, refusal.paths) == (Code.INVALID_ARGUMENT, ("page_token",))
 
 
 async def test_a_faulty_definition_reports_every_fault(served: Served) -> None:

@@ -44,6 +44,7 @@ BUILT = {
     "ListDeadLetters",
     "ListAuditEntries",
     "ListNodes",
+    "ListSagaDefinitions",
     "RegisterParticipant",
     "DeregisterParticipant",
     "ListParticipants",
