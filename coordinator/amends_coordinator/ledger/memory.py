@@ -154,6 +154,11 @@ class MemoryLedger(MemoryRepairs):
         further = _position(shown[-1]) if shown and len(found) > limit else None
         return Page(sagas=tuple(self._summaries(shown)), next=further)
 
+    async def write_counts(self, ids: Sequence[SagaId]) -> dict[SagaId, int]:
+        """See the port."""
+        await self._reading()
+        return {saga_id: self.store.records[saga_id].stored.version for saga_id in ids if saga_id in self.store.records}
+
     async def count_by_state(self) -> dict[SagaState, int]:
         """See the port."""
         await self._reading()

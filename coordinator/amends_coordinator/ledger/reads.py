@@ -128,6 +128,15 @@ def _position(row: RowMapping) -> tuple[Instant, SagaId]:
     return (row["created_time"], row["id"])
 
 
+def write_counts(connection: Connection, ids: Sequence[SagaId]) -> dict[SagaId, int]:
+    """How often each saga was written: a look at the primary key, and at one number beside it."""
+    found: dict[SagaId, int] = {}
+    for start in range(0, len(ids), CHUNK):
+        rows = connection.execute(_WRITE_COUNTS, {"ids": list(ids[start : start + CHUNK])})
+        found.update((SagaId(saga_id), version) for saga_id, version in rows)
+    return found
+
+
 def count_by_state(connection: Connection) -> dict[SagaState, int]:
     """How many sagas are in each state."""
     rows = connection.execute(select(schema.saga.c.state, func.count()).group_by(schema.saga.c.state))
@@ -180,6 +189,9 @@ def _of_sagas(table: Table, *order: str) -> Select[Any]:
 
 
 _SAGAS = select(schema.saga).where(schema.saga.c.id.in_(bindparam("ids", expanding=True)))
+_WRITE_COUNTS = select(schema.saga.c.id, schema.saga.c.version).where(
+    schema.saga.c.id.in_(bindparam("ids", expanding=True))
+)
 _LABELS = _of_sagas(schema.saga_label, "key")
 _INTENTS = _of_sagas(schema.intent, "position")
 _DEAD_LETTERS = _of_sagas(schema.dead_letter, "position")

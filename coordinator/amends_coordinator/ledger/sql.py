@@ -207,6 +207,10 @@ class SqlLedger(SqlRepairs):
             lambda connection: reads.list_sagas(connection, access.plans, states=states, limit=limit, before=before)
         )
 
+    async def write_counts(self, ids: Sequence[SagaId]) -> dict[SagaId, int]:
+        """See the port."""
+        return await self._opened().pool.run(lambda connection: reads.write_counts(connection, ids))
+
     async def count_by_state(self) -> dict[SagaState, int]:
         """See the port."""
         return await self._opened().pool.run(reads.count_by_state)

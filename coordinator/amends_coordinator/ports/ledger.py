@@ -237,6 +237,12 @@ class Ledger(Repairs, Protocol):
         """
         ...
 
+    async def write_counts(self, ids: Sequence[SagaId]) -> dict[SagaId, int]:
+        """How often each of these sagas was written (`StoredSaga.version`), a saga that can't be read included; those that
+        aren't there are left out. Light: it is asked several times a second while somebody watches.
+        """
+        ...
+
     async def count_by_state(self) -> dict[SagaState, int]:
         """How many sagas are in each state."""
         ...
