@@ -1,4 +1,8 @@
-"""The channels to participants: one for each address, kept as long as it is used, with gRPC's own retries off."""
+"""The channels to participants: one for each address, kept as long as it is used, with gRPC's own retries off.
+
+A static participant has one for each way in which it is reached, and a new one when its certificates change; calls
+under way end on the old one.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,15 @@ from typing import TYPE_CHECKING
 
 import grpc.aio
 
+from amends_coordinator.calls.secrets import SecretError, Secrets
+from amends_coordinator.calls.static_channels import Material, material, open_channel
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import TypeAlias
+
+    from amends_coordinator.ports.connections import StaticConnection
+    from amends_coordinator.ports.ledger import InstanceRow
 
     Method: TypeAlias = grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
 
@@ -22,10 +32,16 @@ chance, and a clear no with a long text would be unknown."""
 
 
 class Connection:
-    """The channel to one address, and the methods that were called over it."""
+    """The channel to one address, and the methods that were called over it.
+
+    Attributes:
+        channel: the channel.
+        metadata: what a static participant wants with every call; it may hold a token, so it is never shown.
+    """
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self.channel = channel
+        self.metadata: tuple[tuple[str, str], ...] = ()
         self._methods: dict[str, Method] = {}
 
     def method(self, name: str) -> Method:
@@ -38,7 +54,7 @@ class Connection:
         return method
 
 
-def channel_options(payload_limit_bytes: int) -> list[tuple[str, int]]:
+def channel_options(payload_limit_bytes: int) -> list[tuple[str, str | int]]:
     """The coordinator owns the attempts: gRPC makes none of its own, whatever a name server's configuration says."""
     room_for_framing = 64 * 1024
     return [
@@ -55,32 +71,47 @@ def channel_options(payload_limit_bytes: int) -> list[tuple[str, int]]:
 
 
 class Channels:
-    """Channels by address.
+    """Channels to instances.
 
     Args:
         payload_limit_bytes: the largest message that is sent or received.
         connect_gate_s: how long a call waits for a ready channel before it counts as not sent, in seconds.
+        secrets: what static participants may need.
     """
 
-    def __init__(self, *, payload_limit_bytes: int, connect_gate_s: float) -> None:
+    def __init__(self, *, payload_limit_bytes: int, connect_gate_s: float, secrets: Secrets) -> None:
         self._options = channel_options(payload_limit_bytes)
         self._gate_s = connect_gate_s
-        self._connections: OrderedDict[str, Connection] = OrderedDict()
+        self._secrets = secrets
+        self._connections: OrderedDict[str | tuple[StaticConnection, tuple[bytes, ...]], Connection] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
 
-    def ready_now(self, addresses: Sequence[str]) -> Connection | None:
-        """The first connection among these addresses, in their order, that is ready; until then all are made to
+    def ready_now(self, instances: Sequence[InstanceRow]) -> Connection | None:
+        """The first connection to one of these instances, in their order, that is ready; until then all are made to
         connect.
         """
-        for address in addresses:
-            connection = self._connection(address)
+        for instance in instances:
+            connection = self._connection(instance)
+            if connection is None:
+                continue
             if connection.channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY:
                 return connection
         return None
 
-    async def ready(self, addresses: Sequence[str]) -> Connection | None:
-        """The first connection among these addresses that gets ready within the gate; None if none does."""
-        return await self._first_ready([self._connection(address) for address in addresses]) if addresses else None
+    async def ready(self, instances: Sequence[InstanceRow]) -> Connection | None:
+        """The first connection to one of these instances that gets ready within the gate; None if none does."""
+        connections = [found for instance in instances if (found := self._connection(instance)) is not None]
+        return await self._first_ready(connections) if connections else None
+
+    def secret_fault(self, instances: Sequence[InstanceRow]) -> str:
+        """Why the first of these instances that lacks a secret can't be reached; "" if none does."""
+        for instance in instances:
+            if instance.connection is not None:
+                try:
+                    self._to_static(instance.connection)
+                except SecretError as error:
+                    return f"participant {instance.participant} can't be reached: {error}"
+        return ""
 
     async def close(self) -> None:
         """Close all channels; calls that are still going on are cancelled."""
@@ -88,21 +119,41 @@ class Channels:
         self._connections.clear()
         await asyncio.gather(*(connection.channel.close() for connection in connections), *self._closing)
 
-    def _connection(self, address: str) -> Connection:
-        connection = self._connections.get(address)
+    def _connection(self, instance: InstanceRow) -> Connection | None:
+        """The connection to an instance; None if it can't be had without a secret that isn't there."""
+        if instance.connection is not None:
+            try:
+                return self._to_static(instance.connection)
+            except SecretError:
+                return None
+        connection = self._connections.get(instance.address)
         if connection is None:
-            connection = Connection(grpc.aio.insecure_channel(address, options=self._options))
-            self._connections[address] = connection
+            connection = Connection(grpc.aio.insecure_channel(instance.address, options=self._options))
+            self._connections[instance.address] = connection
             self._close_oldest()
         else:
-            self._connections.move_to_end(address)
+            self._connections.move_to_end(instance.address)
+        return connection
+
+    def _to_static(self, how: StaticConnection) -> Connection:
+        """Raises `SecretError`."""
+        found: Material = material(how, self._secrets)
+        key = (how, found.files)
+        connection = self._connections.get(key)
+        if connection is None:
+            connection = Connection(open_channel(how, found, self._secrets, self._options))
+            self._connections[key] = connection
+            self._close_oldest()
+        else:
+            self._connections.move_to_end(key)
+        connection.metadata = found.metadata
         return connection
 
     def _close_oldest(self) -> None:
         """Participants move; channels to where they were must not pile up."""
         if len(self._connections) > MOST_CHANNELS:
-            address, oldest = self._connections.popitem(last=False)
-            task = asyncio.create_task(oldest.channel.close(), name=f"close channel to {address}")
+            _, oldest = self._connections.popitem(last=False)
+            task = asyncio.create_task(oldest.channel.close(), name="close the channel that was used least recently")
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 

@@ -10,7 +10,8 @@ import grpc.aio
 
 from amends_coordinator.calls.answers import error_answer, ok_answer
 from amends_coordinator.calls.channels import Channels
-from amends_coordinator.calls.metadata import call_metadata
+from amends_coordinator.calls.metadata import Pairs, call_metadata
+from amends_coordinator.calls.secrets import Secrets
 from amends_coordinator.core.answer import Answer
 from amends_coordinator.core.states import Outcome
 from amends_coordinator.core.text import clean_text
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from amends_coordinator.calls.channels import Connection
     from amends_coordinator.ports.clock import Clock
     from amends_coordinator.ports.directory import Directory
+    from amends_coordinator.ports.ledger import InstanceRow
     from amends_coordinator.ports.participants import CallRequest
 
 NOT_ENOUGH_TIME_US = 500
@@ -37,6 +39,7 @@ class UnaryParticipants:
         ledger_name: the ledger's name; keys are scoped by it.
         payload_limit_bytes: the largest request or response.
         connect_gate_s: how long a call waits for a ready channel before it counts as not sent, in seconds.
+        secrets: certificates and tokens for static participants. None: there are none.
     """
 
     def __init__(
@@ -47,24 +50,27 @@ class UnaryParticipants:
         ledger_name: str,
         payload_limit_bytes: int,
         connect_gate_s: float,
+        secrets: Secrets | None = None,
     ) -> None:
         self._directory = directory
         self._clock = clock
         self._ledger_name = ledger_name
         self._limit_bytes = payload_limit_bytes
-        self._channels = Channels(payload_limit_bytes=payload_limit_bytes, connect_gate_s=connect_gate_s)
+        self._channels = Channels(
+            payload_limit_bytes=payload_limit_bytes, connect_gate_s=connect_gate_s, secrets=secrets or Secrets("")
+        )
         self._turns: Counter[tuple[str, str]] = Counter()
 
     async def call(self, request: CallRequest) -> Answer:
         """See `ports.participants.Participants.call`."""
         service = request.method.partition("/")[0]
-        addresses = self._addresses(service, request.participant)
-        if not addresses:
+        instances = self._instances(service, request.participant)
+        if not instances:
             who = f"participant {request.participant}" if request.participant else "participant"
             return _not_sent(f"no {who} announces {service} just now; start one, or look at ListParticipants")
-        connection = self._channels.ready_now(addresses) or await self._channels.ready(addresses)
+        connection = self._channels.ready_now(instances) or await self._channels.ready(instances)
         if connection is None:
-            return _not_sent(f"no connection to {', '.join(addresses)}, which serve {service}; is the process running?")
+            return _not_sent(self._channels.secret_fault(instances) or _unreachable(service, instances))
         timeout_us = min(request.timeout_us, request.deadline_time - self._clock.now())
         if timeout_us < NOT_ENOUGH_TIME_US:
             return _not_sent("the deadline came before the call could be sent")
@@ -74,14 +80,14 @@ class UnaryParticipants:
         """Close all channels."""
         await self._channels.close()
 
-    def _addresses(self, service: str, participant: str) -> Sequence[str]:
-        """Where the service is reached; each call begins with the next instance, so that they share the work."""
+    def _instances(self, service: str, participant: str) -> Sequence[InstanceRow]:
+        """Who serves the service; each call begins with the next instance, so that they share the work."""
         found = self._directory.instances(service=service, participant=participant)
         if len(found) < 2:
-            return [instance.address for instance in found]
+            return found
         turn = self._turns[service, participant] % len(found)
         self._turns[service, participant] += 1
-        return [instance.address for instance in (*found[turn:], *found[:turn])]
+        return (*found[turn:], *found[:turn])
 
     def _action_target(self, request: CallRequest) -> str | None:
         """Whether the participant of a compensation is the one that has the action; None on other calls. What can't be
@@ -101,6 +107,8 @@ class UnaryParticipants:
     async def _send(self, connection: Connection, request: CallRequest, timeout_s: float) -> Answer:
         target = self._action_target(request)
         metadata = call_metadata(request, ledger_name=self._ledger_name, action_target=target)
+        if connection.metadata:
+            metadata = Pairs([*metadata, *connection.metadata])
         try:
             call = connection.method(request.method)(request.request, timeout=timeout_s, metadata=metadata)
             response: bytes | None = await call  # None, whatever the stubs say, if a broken server sent no message
@@ -113,8 +121,17 @@ class UnaryParticipants:
                 raise
             return Answer(outcome=Outcome.UNKNOWN, status_code="CANCELLED", message="the channel was closed")
         except Exception as error:  # noqa: BLE001 - the port never raises; nothing is known about such a call.
-            return Answer(outcome=Outcome.UNKNOWN, message=clean_text(f"the call failed locally: {error!r}"))
+            # What went with the call may be a secret, and gRPC's errors repeat it.
+            what = type(error).__name__ if connection.metadata else repr(error)
+            return Answer(outcome=Outcome.UNKNOWN, message=clean_text(f"the call failed locally: {what}"))
         return ok_answer(response, trailers or (), parses=request.parses, limit_bytes=self._limit_bytes)
+
+
+def _unreachable(service: str, instances: Sequence[InstanceRow]) -> str:
+    where = ", ".join(instance.address for instance in instances)
+    secured = any(each.connection is not None and each.connection.tls is not None for each in instances)
+    question = "is it running, and does its certificate fit?" if secured else "is the process running?"
+    return f"no connection to {where}, which serve {service}; {question}"
 
 
 def _not_sent(message: str) -> Answer:

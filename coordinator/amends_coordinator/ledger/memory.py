@@ -191,24 +191,37 @@ class MemoryLedger(MemoryRepairs):
         shown = tuple(rest[:limit])
         return DefinitionPage(definitions=shown, next=_definition_position(shown[-1]) if len(rest) > limit else None)
 
-    async def put_participant(self, participant: ParticipantRow, instance: InstanceRow) -> None:
+    async def put_participant(self, participant: ParticipantRow, instance: InstanceRow | None) -> None:
         """See the port."""
         await self._writing()
         known = self.store.participants.get(participant.name)
         created_time = participant.created_time if known is None else known.created_time
         self.store.participants[participant.name] = replace(participant, created_time=created_time)
-        self.store.instances[instance.participant, instance.instance_id] = instance
+        if instance is None:
+            self._remove_instances(participant.name)
+        else:
+            self.store.instances[instance.participant, instance.instance_id] = instance
 
     async def remove_instance(self, participant: str, instance_id: str) -> None:
         """See the port."""
         await self._writing()
         self.store.instances.pop((participant, instance_id), None)
 
+    async def remove_participant(self, participant: str) -> None:
+        """See the port."""
+        await self._writing()
+        self._remove_instances(participant)
+        self.store.participants.pop(participant, None)
+
     async def participants(self) -> tuple[Sequence[ParticipantRow], Sequence[InstanceRow]]:
         """See the port."""
         await self._reading()
         instances = [self.store.instances[key] for key in sorted(self.store.instances)]
         return [self.store.participants[name] for name in sorted(self.store.participants)], instances
+
+    def _remove_instances(self, participant: str) -> None:
+        for key in [key for key in self.store.instances if key[0] == participant]:
+            del self.store.instances[key]
 
     def _release(self, released: Callable[[NodeId | None], bool]) -> None:
         for record in self.store.records.values():

@@ -233,7 +233,7 @@ class SqlLedger(SqlRepairs):
             lambda connection: reads.list_definitions(connection, limit=limit, before=before)
         )
 
-    async def put_participant(self, participant: ParticipantRow, instance: InstanceRow) -> None:
+    async def put_participant(self, participant: ParticipantRow, instance: InstanceRow | None) -> None:
         """See the port."""
         await self._opened().writer.run(
             lambda connection: tasks.put_participant(connection, self._dialect, participant, instance)
@@ -242,6 +242,10 @@ class SqlLedger(SqlRepairs):
     async def remove_instance(self, participant: str, instance_id: str) -> None:
         """See the port."""
         await self._opened().writer.run(lambda connection: tasks.remove_instance(connection, participant, instance_id))
+
+    async def remove_participant(self, participant: str) -> None:
+        """See the port."""
+        await self._opened().writer.run(lambda connection: tasks.remove_participant(connection, participant))
 
     async def participants(self) -> tuple[Sequence[ParticipantRow], Sequence[InstanceRow]]:
         """See the port."""

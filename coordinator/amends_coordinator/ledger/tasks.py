@@ -137,9 +137,9 @@ def put_definition(connection: Connection, dialect: SqlDialect, definition: Stor
 
 
 def put_participant(
-    connection: Connection, dialect: SqlDialect, participant: ParticipantRow, instance: InstanceRow
+    connection: Connection, dialect: SqlDialect, participant: ParticipantRow, instance: InstanceRow | None
 ) -> None:
-    """Add or replace a participant and one of its instances."""
+    """Add or replace a participant and one of its instances; without one it is static and has none."""
     changed = ("services", "descriptors", "updated_time")
     row = {
         "name": participant.name,
@@ -149,6 +149,9 @@ def put_participant(
         "updated_time": participant.updated_time,
     }
     connection.execute(dialect.insert_or_update(schema.participant, key=("name",), changed=changed), row)
+    if instance is None:
+        _remove_instances(connection, participant.name)
+        return
     process = {
         "participant": instance.participant,
         "instance_id": instance.instance_id,
@@ -165,3 +168,14 @@ def remove_instance(connection: Connection, participant: str, instance_id: str) 
     """Remove an instance if it is there."""
     table = schema.participant_instance
     connection.execute(delete(table).where(table.c.participant == participant, table.c.instance_id == instance_id))
+
+
+def remove_participant(connection: Connection, participant: str) -> None:
+    """Remove a participant and its instances if they are there."""
+    _remove_instances(connection, participant)
+    connection.execute(delete(schema.participant).where(schema.participant.c.name == participant))
+
+
+def _remove_instances(connection: Connection, participant: str) -> None:
+    table = schema.participant_instance
+    connection.execute(delete(table).where(table.c.participant == participant))

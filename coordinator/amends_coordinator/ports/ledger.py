@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from amends_coordinator.core.plan import Plan
+    from amends_coordinator.ports.connections import StaticConnection
 
 
 class LedgerError(Exception):
@@ -124,24 +125,32 @@ class Write:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParticipantRow:
-    """A participant: its services and the serialised `FileDescriptorSet` that describes them."""
+    """A participant: its services and the serialised `FileDescriptorSet` that describes them. `connection` is the
+    serialised `StaticConnection` of a static one; None: it announces itself.
+    """
 
     name: str
     services: tuple[str, ...]
     descriptors: bytes
     created_time: Instant
     updated_time: Instant
+    connection: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceRow:
-    """One process of a participant, reachable at `address` until `lease_end_time`. `capacity` 0: unknown."""
+    """One process of a participant, reachable at `address` until `lease_end_time`. `capacity` 0: unknown.
+
+    `connection` says how a static participant is reached, whose only instance this then is. That one isn't in the
+    ledger: everything about it stands with the participant.
+    """
 
     participant: str
     instance_id: str
     address: str
     capacity: int
     lease_end_time: Instant
+    connection: StaticConnection | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,8 +272,14 @@ class Ledger(Repairs, Protocol):
         """
         ...
 
-    async def put_participant(self, participant: ParticipantRow, instance: InstanceRow) -> None:
-        """Add or replace a participant (its `created_time` stays) and one of its instances."""
+    async def put_participant(self, participant: ParticipantRow, instance: InstanceRow | None) -> None:
+        """Add or replace a participant (its `created_time` stays) and one of its instances; None: a static participant,
+        and all instances that it had when it announced itself are removed.
+        """
+        ...
+
+    async def remove_participant(self, participant: str) -> None:
+        """Remove a participant with all its instances; nothing happens if it isn't there."""
         ...
 
     async def remove_instance(self, participant: str, instance_id: str) -> None:

@@ -94,3 +94,22 @@ async def test_an_instance_is_removed(ledger: Ledger) -> None:
     await ledger.remove_instance("shop", "a")
     participants, instances = await ledger.participants()
     assert (list(participants), list(instances)) == ([SHOP], [])
+
+
+async def test_a_participant_that_became_static_has_no_instances(ledger: Ledger) -> None:
+    """What it announced of itself before is forgotten."""
+    await ledger.put_participant(SHOP, FIRST)
+    await ledger.put_participant(replace(SHOP, updated_time=after(9)), None)
+    participants, instances = await ledger.participants()
+    assert (list(participants), list(instances)) == ([replace(SHOP, updated_time=after(9))], [])
+
+
+async def test_a_participant_is_removed_with_its_instances(ledger: Ledger) -> None:
+    """Others stay; removing it again is harmless."""
+    bank = replace(SHOP, name="bank")
+    await ledger.put_participant(SHOP, FIRST)
+    await ledger.put_participant(bank, replace(FIRST, participant="bank"))
+    await ledger.remove_participant("shop")
+    await ledger.remove_participant("shop")
+    participants, instances = await ledger.participants()
+    assert (list(participants), list(instances)) == ([bank], [replace(FIRST, participant="bank")])

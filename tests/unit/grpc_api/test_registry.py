@@ -37,7 +37,7 @@ class CountingLedger(MemoryLedger):
         self.written = 0
         self.out_of_reach = False
 
-    async def put_participant(self, participant: ParticipantRow, instance: InstanceRow) -> None:
+    async def put_participant(self, participant: ParticipantRow, instance: InstanceRow | None) -> None:
         """Count, then write."""
         if self.out_of_reach:
             raise LedgerUnavailableError("out of reach")

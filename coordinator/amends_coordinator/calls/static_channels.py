@@ -1,0 +1,91 @@
+"""Opens channels to static participants, and says what goes with every call over them."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import grpc.aio
+
+from amends_coordinator.calls.secrets import SecretError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from amends_coordinator.calls.secrets import Secrets
+    from amends_coordinator.ports.connections import StaticConnection, TlsOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What the directory of secrets has for a connection just now.
+
+    `files` are the contents of the TLS options' files: a channel is good for as long as they are the same. `metadata`
+    goes with every call.
+    """
+
+    files: tuple[bytes, ...] = field(repr=False)
+    metadata: tuple[tuple[str, str], ...] = field(repr=False)
+
+
+def material(connection: StaticConnection, secrets: Secrets) -> Material:
+    """Read what a connection needs.
+
+    Raises:
+        SecretError: a file can't be had.
+    """
+    names = connection.tls.files() if connection.tls is not None else ()
+    files = tuple(secrets.content(name) if name else b"" for name in names)
+    metadata = connection.headers
+    if connection.token_file and connection.tls is not None:  # never in plain text
+        metadata = (*metadata, ("authorization", f"Bearer {secrets.token(connection.token_file)}"))
+    return Material(files, metadata)
+
+
+def open_channel(
+    connection: StaticConnection, found: Material, secrets: Secrets, options: Sequence[tuple[str, str | int]]
+) -> grpc.aio.Channel:
+    """A new channel.
+
+    Raises:
+        SecretError: a file doesn't hold what it should.
+    """
+    if connection.tls is None:
+        return grpc.aio.insecure_channel(connection.target, options=options)
+    check_files(connection.tls, secrets)
+    authorities, chain, key = (content or None for content in found.files)
+    credentials = grpc.ssl_channel_credentials(authorities, key, chain)
+    name = connection.tls.server_name
+    named = [("grpc.ssl_target_name_override", name), ("grpc.default_authority", name)] if name else []
+    return grpc.aio.secure_channel(connection.target, credentials, options=[*options, *named])
+
+
+def check_files(tls: TlsOptions, secrets: Secrets) -> None:
+    """Whether the files hold certificates and a key that fit: gRPC itself would say no more than that it can't connect.
+
+    Raises:
+        SecretError: one doesn't.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if tls.ca_file:
+        try:
+            context.load_verify_locations(cadata=secrets.content(tls.ca_file).decode("ascii", "replace"))
+        except (ssl.SSLError, ValueError) as error:
+            raise SecretError(
+                f"{tls.ca_file} in the directory of secrets holds no certificates of authorities in PEM"
+            ) from error
+    if tls.client_certificate_file:
+        chain, key = secrets.path(tls.client_certificate_file), secrets.path(tls.client_key_file)
+        try:
+            context.load_cert_chain(chain, key, password=_no_password)
+        except (ssl.SSLError, OSError, ValueError) as error:
+            raise SecretError(
+                f"{tls.client_certificate_file} and {tls.client_key_file} in the directory of secrets are no "
+                "certificate chain and its key in PEM, without a password"
+            ) from error
+
+
+def _no_password() -> str:
+    """Nobody is there to type one."""
+    raise ValueError("the key has a password")
