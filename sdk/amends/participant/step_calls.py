@@ -10,6 +10,9 @@ A handler may end in these ways, and only the first four prove anything (semanti
 * it returns nothing, or a message of another type: logged, sent as `INTERNAL`;
 * it is cancelled, because the caller is gone or its deadline is over: nobody hears an answer.
 
+And it isn't run at all where the metadata or the request can't be read (`UNIMPLEMENTED`: the two ends speak different
+versions), and where `key_memory` knows the key from another request or a running copy (`ABORTED`: unknown).
+
 Calls that no coordinator made have no step; they get the same answers without it.
 """
 
@@ -22,13 +25,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import grpc
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 from opentelemetry import context as telemetry_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from amends.participant import wire
 from amends.participant.context import StepContext, enter, leave, step_of
 from amends.participant.in_flight import CallsInFlight
+from amends.participant.key_memory import KeyInUseError, KeyMemory
 from amends.participant.refusals import NotInStep, Rejected, TryLater
 from amends.participant.services import ServedService
 
@@ -48,12 +52,15 @@ _propagator = TraceContextTextMapPropagator()
 
 @dataclass(frozen=True, slots=True)
 class _Method:
-    """A unary method as it is served: its name, gRPC's handler, the servicer's own coroutine, its response class."""
+    """A unary method as it is served: its name, gRPC's handler, the servicer's own coroutine, its response class, and
+    what makes a request of bytes.
+    """
 
     name: str
     handler: Handler
     behaviour: Behaviour
     response: type[Message]
+    parse: Callable[[bytes], Message]
 
 
 class StepCalls(grpc.GenericRpcHandler):
@@ -77,6 +84,7 @@ class StepCalls(grpc.GenericRpcHandler):
         self._services = tuple(services)
         self._responses = {path: cls for service in self._services for path, cls in service.responses().items()}
         self._methods: dict[str, _Method] = {}
+        self._keys = KeyMemory()
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler | None:
         """The handler of one call."""
@@ -96,10 +104,11 @@ class StepCalls(grpc.GenericRpcHandler):
     def _method(self, path: str, handler: Handler) -> _Method:
         # The stubs describe synchronous handlers; `services.read_servicer` made sure that this one is a coroutine.
         behaviour = cast("Behaviour", handler.unary_unary)
-        return _Method(path.removeprefix("/"), handler, behaviour, self._responses[path])
+        parse = cast("Callable[[bytes], Message]", handler.request_deserializer)
+        return _Method(path.removeprefix("/"), handler, behaviour, self._responses[path], parse)
 
     def _answering(self, method: _Method, metadata: Pairs) -> Handler:
-        async def answer(request: Message, context: Context) -> object:
+        async def answer(request: bytes, context: Context) -> object:
             self._in_flight.begin()
             try:
                 outcome = await self._carry_out(method, metadata, request, context)
@@ -110,16 +119,14 @@ class StepCalls(grpc.GenericRpcHandler):
             finally:
                 self._in_flight.end()
 
-        served = method.handler
-        return grpc.unary_unary_rpc_method_handler(
-            answer, request_deserializer=served.request_deserializer, response_serializer=served.response_serializer
-        )
+        # Without a deserialiser the request comes as the bytes that were sent: the same ones with every attempt.
+        return grpc.unary_unary_rpc_method_handler(answer, response_serializer=method.handler.response_serializer)
 
-    async def _carry_out(self, method: _Method, metadata: Pairs, request: Message, context: Context) -> object:
+    async def _carry_out(self, method: _Method, metadata: Pairs, request: bytes, context: Context) -> object:
         step: StepContext | None = None
         try:
             step = self._step(metadata, context)
-            returned = await _run(method.behaviour, step, request, context)
+            returned = await self._run(method, step, request, context)
         except Rejected as no:
             return wire.rejected(no, participant=self._participant)
         except TryLater as later:
@@ -127,12 +134,24 @@ class StepCalls(grpc.GenericRpcHandler):
         except MalformedStepError as problem:
             log.warning("a call of %s was refused: %s", method.name, problem)
             return wire.not_readable(str(problem))
+        except KeyInUseError as problem:
+            log.warning("a call of %s was refused: %s", method.name, problem)
+            return wire.key_in_use(str(problem))
         except grpc.aio.AbortError:
             raise
         except Exception as fault:
             log.exception("the handler of %s raised %s%s", method.name, type(fault).__name__, _named(step))
             return wire.handler_raised(method.name, fault)
         return _answered(method, step, returned, context)
+
+    async def _run(self, method: _Method, step: StepContext | None, request: bytes, context: Context) -> object:
+        if step is None:
+            return await method.behaviour(_parsed(method, request), context)
+        self._keys.begin(step, method.name, request)
+        try:
+            return await _run_step(method.behaviour, step, _parsed(method, request), context)
+        finally:
+            self._keys.end(step)
 
     def _step(self, metadata: Pairs, context: Context) -> StepContext | None:
         try:
@@ -145,13 +164,21 @@ class StepCalls(grpc.GenericRpcHandler):
 
 
 class MalformedStepError(Exception):
-    """The call claims to be a step, but its metadata can't be read; the handler must not run."""
+    """The call claims to be a step, but its metadata or its request can't be read; the handler must not run."""
 
 
-async def _run(behaviour: Behaviour, step: StepContext | None, request: Message, context: Context) -> object:
+def _parsed(method: _Method, request: bytes) -> Message:
+    try:
+        return method.parse(request)
+    except DecodeError as problem:
+        raise MalformedStepError(
+            f"the request's bytes don't parse as what {method.name} takes: "
+            "the coordinator and this participant have different protos"
+        ) from problem
+
+
+async def _run_step(behaviour: Behaviour, step: StepContext, request: Message, context: Context) -> object:
     """Run a handler with its step and the caller's trace as the current ones."""
-    if step is None:
-        return await behaviour(request, context)
     token, trace = enter(step), _enter_trace(step)
     try:
         return await behaviour(request, context)

@@ -57,8 +57,13 @@ def not_now(refusal: TryLater) -> Refusal:
 
 
 def not_readable(problem: str) -> Refusal:
-    """The call's metadata can't be understood, so its handler was not run: a fault of the wiring."""
+    """The call's metadata or request can't be understood, so its handler was not run: a fault of the wiring."""
     return Refusal(code=grpc.StatusCode.UNIMPLEMENTED, text=_cut(problem, TEXT_LIMIT_BYTES))
+
+
+def key_in_use(problem: str) -> Refusal:
+    """The handler was not run for this call, which proves nothing about the other one with its key."""
+    return Refusal(code=grpc.StatusCode.ABORTED, text=_cut(problem, TEXT_LIMIT_BYTES))
 
 
 def handler_raised(method: str, fault: BaseException) -> Refusal:

@@ -1,0 +1,119 @@
+"""What a participant remembers of keys, seen from a channel that knows nothing of the SDK."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import grpc
+import pytest
+
+from amends.participant.context import StepContext
+from amends.participant.key_memory import KeyInUseError, KeyMemory
+from shop.inventory.v1.inventory_pb2 import ReserveRequest, ReserveResponse
+from tests.integration.participant.calls import RESERVE, ReserveContext, as_step
+from tests.integration.participant.test_answers import reserve, serving
+
+ABORTED, OK = grpc.StatusCode.ABORTED, grpc.StatusCode.OK
+
+
+async def test_f06_another_request_under_a_key_does_not_run() -> None:
+    """F06, S2: refused as unknown; the key's own request may come again, also where the call was refused."""
+    bodies: list[str] = []
+
+    async def behaviour(request: ReserveRequest, context: ReserveContext) -> ReserveResponse:
+        bodies.append(request.sku)
+        return ReserveResponse(reservation_id=request.sku)
+
+    async with serving(behaviour) as channel:
+        first = await reserve(channel, as_step(), sku="ten")
+        other = await reserve(channel, as_step(amends_attempt="2"), sku="ninety-nine")
+        again = await reserve(channel, as_step(amends_attempt="3"), sku="ten")
+        elsewhere = await reserve(channel, as_step(amends_ledger="staging"), sku="ninety-nine")
+        plain = await reserve(channel, (), sku="ninety-nine")
+    assert [answer.code for answer in (first, other, again, elsewhere, plain)] == [OK, ABORTED, OK, OK, OK]
+    assert "came with another request before" in other.text
+    assert "amends-executed" not in other.trailers, "it proves nothing about the call that ran"
+    assert bodies == ["ten", "ten", "ninety-nine", "ninety-nine"]
+
+
+async def test_f06_fifty_mixed_calls_at_once_run_one_body_at_a_time() -> None:
+    """F06, S2: whichever request comes first owns the key; copies of it never run beside it."""
+    running: Counter[str] = Counter()
+    most = 0
+
+    async def behaviour(request: ReserveRequest, context: ReserveContext) -> ReserveResponse:
+        nonlocal most
+        running[request.sku] += 1
+        most = max(most, running.total())
+        for _ in range(3):
+            await asyncio.sleep(0)
+        running[request.sku] -= 1
+        return ReserveResponse(reservation_id=request.sku)
+
+    async with serving(behaviour) as channel:
+        skus = ["ten" if number % 2 else "ninety-nine" for number in range(50)]
+        answers = await asyncio.gather(*(reserve(channel, as_step(), sku=sku) for sku in skus))
+    assert most == 1
+    assert {answer.code for answer in answers} <= {OK, ABORTED}
+    served = {ReserveResponse.FromString(answer.response).reservation_id for answer in answers if answer.code is OK}
+    assert len(served) == 1
+
+
+async def test_a_copy_of_a_running_call_does_not_run() -> None:
+    """S2, S5: the handler of an attempt that nobody waits for any more still runs; the next attempt is told so."""
+    began, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def behaviour(request: ReserveRequest, context: ReserveContext) -> ReserveResponse:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await goes_on.wait()  # cleans up, and takes its time for it
+        raise AssertionError
+
+    async with serving(behaviour) as channel:
+        first = asyncio.create_task(reserve(channel, as_step(), timeout_s=0.2))
+        await began.wait()
+        assert (await first).code is grpc.StatusCode.DEADLINE_EXCEEDED
+        copy = await reserve(channel, as_step(amends_attempt="2"))
+        goes_on.set()
+    assert copy.code is ABORTED
+    assert "a copy of this call is running" in copy.text
+
+
+async def test_a_request_that_does_not_parse_does_not_run() -> None:
+    """S4: the two ends speak different protos: nothing ran, and the answer says so."""
+    async with serving(not_to_be_called) as channel:
+        method: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{RESERVE}")
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await method(b"\x0a\xff", metadata=as_step(), timeout=10)
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert "don't parse as what shop.inventory.v1.InventoryService/Reserve takes" in (caught.value.details() or "")
+
+
+async def not_to_be_called(request: ReserveRequest, context: ReserveContext) -> ReserveResponse:
+    """Fails."""
+    raise AssertionError(request)
+
+
+def step(saga_id: str) -> StepContext:
+    """The step of a saga."""
+    return StepContext.from_metadata(as_step(saga_id))
+
+
+def test_the_memory_is_bounded_and_running_calls_never_fall_out_of_it() -> None:
+    """F06: the keys that came last are remembered longest; ended ones beyond the bound are forgotten."""
+    memory = KeyMemory(limit=2)
+    memory.begin(step("runs"), RESERVE, b"ten")
+    for saga_id in ("a", "b", "c"):
+        memory.begin(step(saga_id), RESERVE, b"ten")
+        memory.end(step(saga_id))
+    memory.begin(step("a"), RESERVE, b"ninety-nine")  # forgotten: nobody can tell any more
+    for saga_id in ("runs", "b", "c"):
+        with pytest.raises(KeyInUseError, match="another request"):
+            memory.begin(step(saga_id), RESERVE, b"ninety-nine")
+    with pytest.raises(KeyInUseError, match="another request"):
+        memory.begin(step("c"), f"{RESERVE}Again", b"ten")
+    with pytest.raises(KeyInUseError, match="is running"):
+        memory.begin(step("runs"), RESERVE, b"ten")
