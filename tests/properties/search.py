@@ -105,7 +105,14 @@ def new_saga(plan: Plan) -> Node:
     """A saga of which nothing is announced yet."""
     now = Instant(0)
     deadline_time = Instant(now + plan.timeout_us)
-    saga = Saga(id=SagaId("s"), plan=plan, created_time=now, updated_time=now, deadline_time=deadline_time)
+    saga = Saga(
+        id=SagaId("s"),
+        plan=plan,
+        created_time=now,
+        updated_time=now,
+        progress_time=now,
+        deadline_time=deadline_time,
+    )
     return Node(saga, World(), now)
 
 

@@ -83,6 +83,7 @@ class Draft:
         self._letters = {letter.id: letter for letter in saga.dead_letters}
         self._letters_changed: dict[DeadLetterId, None] = {}
         self._effects: list[Effect] = []
+        self._got_on = False
 
     @property
     def saga(self) -> Saga:
@@ -122,6 +123,7 @@ class Draft:
         if intent.state is IntentState.PARKED:
             for letter in self.open_letters(intent.step, intent.direction):
                 self.close_dead_letter(letter)
+        self._got_on = True
         changes["state"] = move_intent(intent.state, move)
         changes["next_attempt_time"] = None
         return self.put(intent, **changes)
@@ -129,6 +131,7 @@ class Draft:
     def announce(self, intent: Intent, deadline_time: Instant) -> None:
         """Write down that the next attempt may now be made, and have it made once that is durable."""
         number = intent.attempt + 1
+        self._got_on = self._got_on or number == 1
         attempt = Attempt(number=number, node=self.at.node, start_time=self.at.now)
         attempts, left_out = _with_attempt(intent, attempt)
         self.put(intent, attempt=number, next_attempt_time=None, attempts=attempts, attempts_left_out=left_out)
@@ -146,6 +149,7 @@ class Draft:
 
     def move_saga(self, move: SagaMove) -> None:
         """Move the saga as the table says."""
+        self._got_on = True
         self.change(state=move_saga(self._saga.state, move))
 
     def change(self, **changes: Unpack[SagaChanges]) -> None:
@@ -200,6 +204,10 @@ class Draft:
         """Have something done once the records are durable."""
         self._effects.append(effect)
 
+    def got_on(self) -> None:
+        """Write down that the saga gets on although no state changes: a person has done something."""
+        self._got_on = True
+
     def finished(self, due_time: Instant | None) -> Decision:
         """The decision, with the saga's next due time."""
         rows_changed = self._changed or self._letters_changed or self._saga != self._before
@@ -214,6 +222,8 @@ class Draft:
         }
         if saga.state.ended and saga.ended_time is None:
             row["ended_time"] = self.at.now
+        if self._got_on:
+            row["progress_time"] = self.at.now
         fill(saga, row)
         records = Records(
             intents=tuple(self._changed.values()),

@@ -58,7 +58,7 @@ def accept_abort(saga: Saga, reason: str, now: Instant) -> Saga | None:
     if saga.state is not SagaState.RUNNING or saga.abort_requested:
         return saga
     failure = saga.failure or Failure(step=None, reason="ABORTED", status_code="", message=reason, time=now)
-    return replace(saga, abort_requested=True, failure=failure, due_time=now, updated_time=now)
+    return replace(saga, abort_requested=True, failure=failure, due_time=now, updated_time=now, progress_time=now)
 
 
 def is_asked_first(saga: Saga, letter_id: DeadLetterId) -> bool:
@@ -97,6 +97,7 @@ def decide_verb(saga: Saga, verb: Verb) -> Decision:
             _run_now(draft)
         case Terminate():
             _terminate(draft, verb)
+    draft.got_on()
     return replace(draft.finished(verb.at.now), effects=())
 
 

@@ -118,7 +118,11 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saga:
-    """One saga: its row and everything that hangs on it. `intents` are in the order in which they were announced."""
+    """One saga: its row and everything that hangs on it. `intents` are in the order in which they were announced.
+
+    `progress_time`: when it got on last. An intent was announced for the first time or changed its state, the saga
+    changed its own, or a person did something; repeating a call is none.
+    """
 
     id: SagaId
     plan: Plan
@@ -136,6 +140,7 @@ class Saga:
     due_time: Instant | None = None
     created_time: Instant
     updated_time: Instant
+    progress_time: Instant
     ended_time: Instant | None = None
     deadline_time: Instant
     traceparent: str = ""

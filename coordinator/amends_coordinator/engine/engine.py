@@ -166,6 +166,7 @@ class Engine:
             labels=request.labels,
             created_time=now,
             updated_time=now,
+            progress_time=now,
             due_time=now,
             deadline_time=Instant(now + plan.timeout_us),
             traceparent=request.traceparent,

@@ -68,6 +68,7 @@ class DecisionRows(NamedTuple):
     intents: Sequence[Row]
     dead_letters: Sequence[Row]
     labels: Sequence[Row] = ()
+    participants: Sequence[Row] = ()
 
 
 @dataclass(slots=True)
@@ -90,7 +91,8 @@ def encode(content: NewSaga | Write, written_by: str, instant: EncodeInstant) ->
             saga=rows.saga_insert(content, written_by, instant),
             intents=rows.intents(saga, saga.intents, instant),
             dead_letters=rows.dead_letters(saga, saga.dead_letters, instant),
-            labels=rows.labels(saga),
+            labels=rows.labels(saga, instant),
+            participants=rows.participants(content, instant),
         )
     return DecisionRows(
         saga=rows.saga_update(content, written_by, instant),
@@ -175,6 +177,9 @@ class Transaction:
         inserted = passed.values()
         self._statements.insert_intent.run(self._connection, [row for rows in inserted for row in rows.intents])
         self._statements.insert_label.run(self._connection, [row for rows in inserted for row in rows.labels])
+        self._statements.insert_participant.run(
+            self._connection, [row for rows in inserted for row in rows.participants]
+        )
         letters = [row for rows in inserted for row in rows.dead_letters]
         self._statements.insert_dead_letter.run(self._connection, letters)
 

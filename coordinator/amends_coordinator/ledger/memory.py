@@ -87,7 +87,9 @@ class MemoryLedger(MemoryRepairs):
                 "put it there first"
             )
         stored = StoredSaga(saga=new.saga, version=1, owner=new.owner)
-        self.store.records[new.saga.id] = Record(stored=stored, start_token=new.start_token)
+        self.store.records[new.saga.id] = Record(
+            stored=stored, start_token=new.start_token, participants=frozenset(new.participants)
+        )
         return Started(started=True, stored=stored)
 
     async def append(self, write: Write) -> int:

@@ -177,6 +177,7 @@ def _aborted(saga: Saga, failure: Failure) -> Saga:
         failure=failure if saga.failure is None else saga.failure,
         due_time=failure.time,
         updated_time=failure.time,
+        progress_time=failure.time,
     )
 
 

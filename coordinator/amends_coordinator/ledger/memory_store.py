@@ -34,6 +34,7 @@ class Record:
 
     stored: StoredSaga
     start_token: str
+    participants: frozenset[str] = frozenset()
     last_write: Write | None = None
 
 

@@ -95,7 +95,7 @@ def list_sagas(
     before: tuple[Instant, SagaId] | None,
 ) -> Page:
     """One page. Each state is asked for by itself, because only so an index gives its newest without a sort."""
-    pages = [_newest(connection, state, limit + 1, before) for state in (sorted(states) if states else [None])]
+    pages = [_newest(connection, state, limit + 1, before) for state in sorted(states or SagaState)]
     merged = heapq.merge(*pages, key=_position, reverse=True)
     rows = list(islice(merged, limit + 1))
     shown = rows[:limit]
@@ -112,12 +112,11 @@ def list_sagas(
 
 
 def _newest(
-    connection: Connection, state: SagaState | None, limit: int, before: tuple[Instant, SagaId] | None
+    connection: Connection, state: SagaState, limit: int, before: tuple[Instant, SagaId] | None
 ) -> Sequence[RowMapping]:
     saga = schema.saga
-    statement = select(saga).order_by(saga.c.created_time.desc(), saga.c.id.desc()).limit(limit)
-    if state is not None:
-        statement = statement.where(saga.c.state == state.value)
+    statement = select(saga).where(saga.c.state == state.value)
+    statement = statement.order_by(saga.c.created_time.desc(), saga.c.id.desc()).limit(limit)
     if before is not None:
         position = tuple_(literal(before[0], InstantType()), literal(before[1]))
         statement = statement.where(tuple_(saga.c.created_time, saga.c.id) < position)

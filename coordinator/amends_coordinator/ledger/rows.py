@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SAGA_CHANGES = (
     "state", "version", "written_by", "due_time", "point_of_no_return_passed", "abort_requested", "unproven",
     "attention_required", "compensations_owed", "output", "failure_step", "failure_reason", "failure_code",
-    "failure_message", "failure_time", "updated_time", "ended_time", "deadline_time",
+    "failure_message", "failure_time", "updated_time", "progress_time", "ended_time", "deadline_time",
 )  # fmt: skip
 """The columns of a saga that its decisions change."""
 
@@ -47,7 +47,9 @@ INTENT_COLUMNS = (*INTENT_KEY, "position", "method", *INTENT_CHANGES[:-1], "crea
 DEAD_LETTER_CHANGES = ("last_error", "closed_time")
 DEAD_LETTER_COLUMNS = ("id", "saga_id", "position", "step", "direction", "reason", "opened_time", *DEAD_LETTER_CHANGES)
 
-LABEL_COLUMNS = ("saga_id", "key", "value")
+LABEL_COLUMNS = ("saga_id", "key", "value", "created_time")
+
+PARTICIPANT_COLUMNS = ("saga_id", "participant", "created_time")
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
@@ -103,6 +105,7 @@ def _saga_changes(saga: Saga, version: int, written_by: str, instant: EncodeInst
         "" if failure is None else clean(failure.message),
         None if failure is None else instant(failure.time),
         instant(saga.updated_time),
+        instant(saga.progress_time),
         instant(saga.ended_time),
         instant(saga.deadline_time),
     )
@@ -177,9 +180,20 @@ def dead_letters(saga: Saga, chosen: Sequence[DeadLetter], instant: EncodeInstan
     ]
 
 
-def labels(saga: Saga) -> list[Row]:
+def labels(saga: Saga, instant: EncodeInstant) -> list[Row]:
     """A row of `LABEL_COLUMNS` for each label."""
-    return [(saga.id, clean(key), clean(value)) for key, value in saga.labels.items()]
+    if not saga.labels:
+        return []
+    created_time = instant(saga.created_time)
+    return [(saga.id, clean(key), clean(value), created_time) for key, value in saga.labels.items()]
+
+
+def participants(new: NewSaga, instant: EncodeInstant) -> list[Row]:
+    """A row of `PARTICIPANT_COLUMNS` for each participant that the input chose."""
+    if not new.participants:
+        return []
+    created_time = instant(new.saga.created_time)
+    return [(new.saga.id, name, created_time) for name in dict.fromkeys(new.participants)]
 
 
 def attempts_to_json(attempts: Sequence[Attempt]) -> str:

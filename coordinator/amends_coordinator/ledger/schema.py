@@ -30,7 +30,7 @@ from amends_coordinator.ledger.instants import InstantType
 if TYPE_CHECKING:
     from typing import Any
 
-REVISION = "0002"
+REVISION = "0003"
 """The schema that this release knows: the newest revision in `migrations`."""
 
 FORMAT = 1
@@ -40,6 +40,17 @@ ACTIVE = "(state NOT IN ('COMMITTED', 'COMPENSATED') OR due_time IS NOT NULL)"
 """The sagas that can still change, or have something left to do (a compensated one may: steps that follow its
 compensation), as the partial index knows them: a query that repeats this text can use it. (Put the other way round, as
 `IN`, SQLite would take the index of states for it and sort.)"""
+
+SETTLED = "state IN ('COMMITTED', 'COMPENSATED')"
+"""The sagas whose state never changes again, as the indexes of lists know them. A running saga is written at every
+step; what is indexed here costs it nothing until its end. The few that run are found by their state.
+"""
+
+UNPURGED = "ended_time IS NOT NULL AND NOT purged"
+"""The sagas that retention has to look at, as its index knows them."""
+
+EPOCH = "1970-01-01 00:00:00.000000"
+"""Stands in columns that were added to rows which exist, until the migration has filled them."""
 
 metadata = MetaData(
     naming_convention={
@@ -52,6 +63,15 @@ metadata = MetaData(
 
 def _instant(name: str, comment: str, *, nullable: bool = False) -> Column[Any]:
     return Column(name, InstantType(), nullable=nullable, comment=comment)
+
+
+def _added_instant(name: str, comment: str) -> Column[Any]:
+    return Column(name, InstantType(), nullable=False, server_default=EPOCH, comment=comment)
+
+
+def _index_where(name: str, where: str, *columns: str) -> Index:
+    """An index of the rows that the condition holds for. It has to be repeated in a query as it is written here."""
+    return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
 
 
 def _flag(name: str, comment: str) -> Column[Any]:
@@ -150,12 +170,28 @@ saga = Table(
     Column("input_hash", LargeBinary(), nullable=False, comment="Hash of the input, kept when the input is removed."),
     Column("input_hash_recipe", String(64), nullable=False, comment="How the hash was made."),
     _count("format", "The format of the saga's rows."),
+    _added_instant(
+        "progress_time",
+        "When a call was announced for the first time or settled, or the state changed, last (UTC).",
+    ),
+    Column(
+        "purged",
+        Boolean(),
+        nullable=False,
+        server_default=false(),
+        comment="Whether retention has emptied it: only this row is left.",
+    ),
     ForeignKeyConstraint(
         ["definition_name", "definition_version"], ["saga_definition.name", "saga_definition.version"]
     ),
-    Index("ix_saga_due", "due_time", sqlite_where=text(ACTIVE), postgresql_where=text(ACTIVE)),
+    _index_where("ix_saga_due", ACTIVE, "due_time"),
     Index("ix_saga_state", "state", "created_time", "id"),
-    Index("ix_saga_created", "created_time", "id"),
+    _index_where("ix_saga_definition", SETTLED, "definition_name", "state", "created_time", "id"),
+    _index_where("ix_saga_definition_version", SETTLED, "definition_version", "state", "created_time", "id"),
+    _index_where("ix_saga_updated", SETTLED, "updated_time", "state", "created_time", "id"),
+    _index_where("ix_saga_attention", "attention_required", "state", "created_time", "id"),
+    _index_where("ix_saga_unproven", "unproven", "state", "created_time", "id"),
+    _index_where("ix_saga_retention", UNPURGED, "ended_time"),
     comment="One row per saga: where it stands, who drives it and when it is due. A saga's row is never removed.",
 )
 
@@ -165,8 +201,19 @@ saga_label = Table(
     _saga_id(primary_key=True),
     Column("key", String(64), primary_key=True, comment="The label's key."),
     Column("value", String(256), nullable=False, comment="The label's value."),
-    Index("ix_saga_label_key", "key", "value", "saga_id"),
+    _added_instant("created_time", "When the saga was started (UTC)."),
+    Index("ix_saga_label_key", "key", "value", "created_time", "saga_id"),
     comment="The labels that a saga was started with.",
+)
+
+saga_participant = Table(
+    "saga_participant",
+    metadata,
+    _saga_id(primary_key=True),
+    Column("participant", String(128), primary_key=True, comment="The participant's name."),
+    _instant("created_time", "When the saga was started (UTC)."),
+    Index("ix_saga_participant_participant", "participant", "created_time", "saga_id"),
+    comment="The participants that a saga's input chose for its steps; its definition names others.",
 )
 
 intent = Table(
@@ -231,12 +278,7 @@ dead_letter = Table(
     _instant("opened_time", "When it was opened (UTC)."),
     _instant("closed_time", "When it was closed (UTC); null: it is open.", nullable=True),
     Index("ix_dead_letter_saga_id", "saga_id"),
-    Index(
-        "ix_dead_letter_open",
-        "opened_time",
-        sqlite_where=text("closed_time IS NULL"),
-        postgresql_where=text("closed_time IS NULL"),
-    ),
+    _index_where("ix_dead_letter_open", "closed_time IS NULL", "opened_time"),
     comment="What only a person can decide.",
 )
 
@@ -267,6 +309,12 @@ participant = Table(
     Column("descriptors", LargeBinary(), nullable=False, comment="The serialised FileDescriptorSet of its services."),
     _instant("created_time", "When it announced itself first (UTC)."),
     _instant("updated_time", "When it announced itself last (UTC)."),
+    Column(
+        "connection",
+        LargeBinary(),
+        nullable=True,
+        comment="The serialised amends.v1.StaticConnection; null: it announces itself.",
+    ),
     comment="The services that execute steps, by name.",
 )
 

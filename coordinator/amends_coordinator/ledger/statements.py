@@ -39,6 +39,7 @@ class Statements:
             schema.dead_letter, rows.DEAD_LETTER_COLUMNS, key=("id",), changed=rows.DEAD_LETTER_CHANGES
         )
         self.insert_label = many.insert_new(schema.saga_label, rows.LABEL_COLUMNS)
+        self.insert_participant = many.insert_new(schema.saga_participant, rows.PARTICIPANT_COLUMNS)
         saga, node = schema.saga, schema.node
         guard = select(saga.c.id, saga.c.version, saga.c.owner, saga.c.written_by).order_by(saga.c.id)
         self._guard = many.select_by_id(guard.with_for_update(key_share=True, skip_locked=True), saga.c.id)

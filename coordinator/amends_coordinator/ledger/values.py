@@ -51,6 +51,7 @@ def stored_saga(
         due_time=row["due_time"],
         created_time=row["created_time"],
         updated_time=row["updated_time"],
+        progress_time=row["progress_time"],
         ended_time=row["ended_time"],
         deadline_time=row["deadline_time"],
         traceparent=row["traceparent"],

@@ -83,6 +83,7 @@ def request_abort(connection: Connection, saga_id: SagaId, failure: Failure, aud
         "abort_requested": True,
         "due_time": failure.time,
         "updated_time": failure.time,
+        "progress_time": failure.time,
     }
     if row["failure_time"] is None:
         changes |= {

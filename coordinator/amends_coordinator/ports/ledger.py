@@ -90,7 +90,8 @@ class NewSaga:
 
     `start_token` is new for every request: only the request whose token is stored is the starter. `owner` is None where
     this node doesn't drive the saga at once; then its `due_time` says when it is to be claimed.
-    `input_hash` is kept when retention empties the saga, with the name of its recipe.
+    `input_hash` is kept when retention empties the saga, with the name of its recipe. `participants` are those that the
+    saga's input chose for its steps, to be found by; those that its definition names are not among them.
     """
 
     saga: Saga
@@ -98,6 +99,7 @@ class NewSaga:
     owner: NodeId | None
     input_hash: bytes
     input_hash_recipe: str
+    participants: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,6 +82,7 @@ def saga(saga_id: str, *, time: Instant = START, due_time: Instant | None = None
         due_time=time if due_time is None else due_time,
         created_time=time,
         updated_time=time,
+        progress_time=time,
         deadline_time=Instant(time + 3_600_000_000),
     )
 

@@ -38,7 +38,14 @@ def marked(value: Saga) -> Saga:
     if value.state is not SagaState.RUNNING or value.point_of_no_return_passed or value.abort_requested:
         return value
     failure = value.failure or cause()
-    return replace(value, abort_requested=True, failure=failure, due_time=after(50), updated_time=after(50))
+    return replace(
+        value,
+        abort_requested=True,
+        failure=failure,
+        due_time=after(50),
+        updated_time=after(50),
+        progress_time=after(50),
+    )
 
 
 @pytest.mark.parametrize(("value", "accepted"), STANDS)

@@ -122,6 +122,7 @@ def saga_from(key: SagaKey, plan: Plan) -> Saga:
         due_time=None if key.due is None else Instant(key.due),
         created_time=zero,
         updated_time=Instant(-1),
+        progress_time=Instant(-1),
         ended_time=zero if key.state.ended else None,
         deadline_time=Instant(0 if key.is_late else FAR_US),
     )

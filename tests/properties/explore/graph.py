@@ -81,7 +81,14 @@ class Graph:
     def starts(self) -> Iterator[Way]:
         """The beginnings of the saga."""
         zero = Instant(0)
-        new = Saga(id=SagaId("s"), plan=self.plan, created_time=zero, updated_time=zero, deadline_time=Instant(FAR_US))
+        new = Saga(
+            id=SagaId("s"),
+            plan=self.plan,
+            created_time=zero,
+            updated_time=zero,
+            progress_time=zero,
+            deadline_time=Instant(FAR_US),
+        )
         yield from self._decided(new, Started(NOW), "it starts")
 
     def answered(self, number: int, place: Place, answer: Answer) -> tuple[Way, ...]:

@@ -148,5 +148,6 @@ def saga_with(
         plan=plan,
         created_time=now,
         updated_time=now,
+        progress_time=now,
         deadline_time=Instant(now + plan.timeout_us),
     )

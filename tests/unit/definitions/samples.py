@@ -135,5 +135,6 @@ def saga(of: CompiledDefinition, given: bytes, *intents: Intent) -> Saga:
         intents=intents,
         created_time=Instant(0),
         updated_time=Instant(0),
+        progress_time=Instant(0),
         deadline_time=Instant(0),
     )

@@ -221,6 +221,7 @@ def failed(of: CompiledDefinition, failure: Failure | None, *steps: str) -> Saga
         intents=rolled_back.intents,
         created_time=rolled_back.created_time,
         updated_time=rolled_back.updated_time,
+        progress_time=rolled_back.progress_time,
         deadline_time=rolled_back.deadline_time,
     )
 

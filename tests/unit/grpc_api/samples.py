@@ -163,6 +163,7 @@ def failed_saga(definition: CompiledDefinition) -> StoredSaga:
         compensations_owed=1,
         created_time=NOW,
         updated_time=Instant(NOW + 9),
+        progress_time=Instant(NOW + 7),
         deadline_time=Instant(NOW + 60_000_000),
         traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
     )

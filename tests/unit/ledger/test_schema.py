@@ -63,7 +63,7 @@ def test_migrated_is_what_the_tables_say_with_comments() -> None:
     config.attributes["dialect_name"] = "postgresql"
     command.upgrade(config, "head", sql=True)
     migrated = [normal(statement) for statement in output.getvalue().split(";\n") if "alembic_version" not in statement]
-    migrated = [re.sub(r"^-- .*?(?=(CREATE|COMMENT|ALTER|DROP))", "", statement) for statement in migrated]
+    migrated = [re.sub(r"^-- .*?(?=(CREATE|COMMENT|ALTER|DROP|UPDATE))", "", statement) for statement in migrated]
     assert sorted(come_to(statement for statement in migrated if statement.strip(" ("))) == sorted(written)
 
 
@@ -74,6 +74,8 @@ def come_to(statements: Iterable[str]) -> Iterable[str]:
     made: dict[str, str] = {}
     for statement in statements:
         words = statement.split()
+        if words[0] == "UPDATE":
+            continue  # rows, not the schema
         if words[:2] == ["ALTER", "TABLE"]:
             table = f"CREATE TABLE {words[2]}"
             column = statement.rstrip(" (").partition(" ADD COLUMN ")[2]
