@@ -82,6 +82,7 @@ def _steps(steps: Sequence[Step[Any, Any]]) -> Iterator[saga_definition_pb2.Step
             after_none=index > 0 and not step.after,
             action=_call(step.action),
             participant=step.options.participant,
+            participant_input=step.options.participant_input,
             settle_delay=_duration(step.options.settle_delay),
             at_most_once=step.options.at_most_once,
         )

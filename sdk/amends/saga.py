@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast, overload
 
@@ -16,7 +16,17 @@ from amends.errors import DefinitionError
 from amends.options import check_duration
 from amends.order import NewStep, check_name, check_order, followed_by
 from amends.references import FailureReference, Scope, message_reference, saga_reference
-from amends.steps import CallOptions, Readable, Step, StepCall, StepKind, StepOptions, ancestors_of, check_sources
+from amends.steps import (
+    CallOptions,
+    Readable,
+    Step,
+    StepCall,
+    StepKind,
+    StepOptions,
+    ancestors_of,
+    check_sources,
+    participant_of,
+)
 from amends.templates import Template, make_template
 from amends.v1 import saga_definition_pb2
 
@@ -204,7 +214,9 @@ class Saga(Generic[In, Out]):
             codes: what its status codes mean, where that isn't the usual.
             idempotency_window: how long its method remembers a key; afterwards nothing is repeated with that key.
                 Default: the annotation's, else for ever.
-            participant: the participant that serves it. Default: whichever announces the method's service.
+            participant: the participant that serves it, all its calls: a name, or a string of the input
+                (`saga.input.bank`) that chooses it anew for each saga. Default: the one that announces the method's
+                service; where two do, name one.
             guarantee: what the methods of all its calls promise about repeated calls, where a call doesn't say it
                 itself. Default: each method's annotation, else `Guarantee.KEY`.
             on_unknown: what is decided when nothing more can be learnt about it. Default: `OnUnknown.COMPENSATE`.
@@ -366,6 +378,7 @@ class Saga(Generic[In, Out]):
             check_order(new, self._steps, followed)
         action.options.check(where)
         check_duration(f"{where}: settle_delay", options.settle_delay)
+        participant, participant_input = participant_of(self._scope, options.participant, where)
         check_sources(self._scope, action.call.template.sources, where, self._readable(new, followed))
         step = Step[Any, Any](
             self._scope,
@@ -373,7 +386,7 @@ class Saga(Generic[In, Out]):
             new.kind,
             action,
             after=followed,
-            options=options,
+            options=replace(options, participant=participant, participant_input=participant_input),
             begins_once_compensated=new.begins_once_compensated,
         )
         self._steps.append(step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
@@ -10,7 +11,8 @@ from google.protobuf.message import Message
 
 from amends.errors import DefinitionError
 from amends.options import check_codes, check_duration
-from amends.references import message_reference
+from amends.references import message_reference, source_of
+from amends.shapes import STRING
 from amends.v1 import saga_definition_pb2
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ Res = TypeVar("Res", bound=Message)
 # `Any` below: a saga's steps, and a step's undo, have request types of their own that nobody asks for again.
 AnyReq = TypeVar("AnyReq", bound=Message)
 AnyRes = TypeVar("AnyRes", bound=Message)
+
+_PARTICIPANT_NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 
 
 class StepKind(Enum):
@@ -72,9 +76,10 @@ class StepCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepOptions:
-    """What is said about a step as a whole."""
+    """What is said about a step as a whole. `participant_input`: path of the input's field that names who serves it."""
 
     participant: str = ""
+    participant_input: str = ""
     guarantee: Guarantee | None = None
     on_unknown: OnUnknown | None = None
     settle_delay: timedelta | None = None
@@ -258,6 +263,35 @@ class Step(Generic[Req, Res]):
         check_sources(self._scope, call.template.sources, where, readable)
         self._scope.changes += 1
         return StepCall(call, options)
+
+
+def participant_of(scope: Scope, given: object, where: str) -> tuple[str, str]:
+    """What a step says about the participant that serves it: its name, or the path of the input's field that has it.
+
+    Arguments:
+        scope: the saga that is being described.
+        given: what was given as `participant`; the type checkers see a string.
+        where: what is being described, for the errors.
+
+    Raises:
+        DefinitionError: it is no name, and no string of this saga's input.
+    """
+    source = source_of(given)
+    if source is None:
+        if not isinstance(given, str) or (given and not _PARTICIPANT_NAME.fullmatch(given)):
+            raise DefinitionError(
+                f"{where}: a participant can't be called {given!r}: small letters, digits, '_' and '-', a letter "
+                "first, at most 64"
+            )
+        return given, ""
+    if source.scope is not scope:
+        raise DefinitionError(f"{where}: participant is {source} of {source.scope!r}, but this is {scope!r}")
+    if source.root != "input" or not source.shape.fits(STRING):
+        raise DefinitionError(
+            f"{where}: participant is {source}, of type {source.shape.text}, but only a name or a string of the saga's "
+            "input can say which participant serves a step: put the name into the input"
+        )
+    return "", ".".join(source.path)
 
 
 def ancestors_of(after: Iterable[Step[Any, Any]]) -> frozenset[str]:

@@ -46,6 +46,8 @@ Codes(added_rejected=["ABORTED"])  # M29 a name where a code is wanted
 trip.on_compensated("s", Mail(template=trip.failure))  # M30 a whole failure into a text
 book.compensated_by(CancelBooking(), by_key=True, nothing_to_undo_codes=StatusCode.ABORTED)  # M31 one code
 
+trip.step("t", Charge(), participant=wanted.seats)  # M32 a number where a participant's name is wanted
+
 
 async def start_and_wait(client: SagaClient) -> None:
     """Mistakes of a saga's starter."""

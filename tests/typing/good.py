@@ -99,7 +99,13 @@ charge.compensated_by(
     idempotency_window=timedelta(days=7),
     nothing_to_undo_codes=[StatusCode.NOT_FOUND],
 )
-issue = trip.pivot("issue", Issue(booking_id=book.response.booking_id), after=(book, charge), at_most_once=True)
+issue = trip.pivot(
+    "issue",
+    Issue(booking_id=book.response.booking_id),
+    after=(book, charge),
+    at_most_once=True,
+    participant=wanted.passenger.name,
+)
 mail = trip.retriable("mail", Mail(email=book.request.email, template="ticket"))
 sorry = trip.on_compensated("sorry", Mail(email=wanted.passenger.email, template=trip.failure.message))
 trip.on_compensated("tell", Mail(template=trip.failure.step), after=[sorry])

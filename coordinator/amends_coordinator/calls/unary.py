@@ -90,11 +90,14 @@ class UnaryParticipants:
         return (*found[turn:], *found[:turn])
 
     def _action_target(self, request: CallRequest) -> str | None:
-        """Whether the participant of a compensation is the one that has the action; None on other calls. What can't be
-        known counts as another: that one finds its own work, and takes nothing for undone.
+        """Whether the participant of a compensation is the one that has the action; None on other calls. One that is
+        named has all calls of its step. What can't be known counts as another: that one finds its own work, and takes
+        nothing for undone.
         """
         if request.action_method is None:
             return None
+        if request.participant:
+            return "same"
         services = (request.method.partition("/")[0], request.action_method.partition("/")[0])
         if services[0] == services[1]:
             return "same"

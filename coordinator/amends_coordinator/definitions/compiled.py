@@ -11,6 +11,7 @@ from amends.v1 import saga_definition_pb2 as pb
 from amends_coordinator.core.ids import StepName
 from amends_coordinator.core.states import Direction
 from amends_coordinator.definitions.builders import Builder, Place, StepMessages, Surroundings
+from amends_coordinator.definitions.chosen import ChosenParticipants
 from amends_coordinator.definitions.errors import BindingError, DescriptorError, PayloadError, quote
 from amends_coordinator.definitions.fields import PathError
 from amends_coordinator.definitions.plans import plan_of
@@ -56,6 +57,7 @@ class CompiledDefinition:
         )
         self._builders = dict(_builders(definition, self.plan, self._types, surroundings))
         self._output = _output_builder(definition, schema, surroundings)
+        self._chosen = ChosenParticipants(list(_all_steps(definition)), surroundings.input)
 
     def bind(self, saga: Saga, step: StepName, direction: Direction) -> bytes:
         """The request of one call: the same bytes whenever it is built from the same saga.
@@ -94,6 +96,26 @@ class CompiledDefinition:
             return self._parse_input(value).SerializeToString(deterministic=True)
         except (DecodeError, EncodeError) as error:
             raise PayloadError(f"the bytes don't parse as {self.input_type}; send a message of that type") from error
+
+    def participant(self, saga: Saga, step: StepName) -> str:
+        """Name of the participant that serves all calls of a step, for the saga's whole life; "": whichever serves the
+        method's service. `KeyError`: there is no such step.
+
+        Raises:
+            PayloadError: the stored input, which chooses it, was damaged.
+        """
+        return self._chosen.of(step, saga.input) if step in self._chosen else self.plan.by_name[step].participant
+
+    def chosen_participants(self, value: bytes) -> frozenset[str]:
+        """Names of the participants that an input chooses for steps.
+
+        Args:
+            value: the input's bytes.
+
+        Raises:
+            PayloadError: where it has to choose one it names none; no saga may be started with it.
+        """
+        return self._chosen.all(value)
 
     def request_type(self, step: StepName, direction: Direction) -> str:
         """Full name of the request's message type. `KeyError`: the step has no such call."""

@@ -40,7 +40,13 @@ class BindingError(DefinitionError):
 
 
 class PayloadError(DefinitionError):
-    """A payload is of another type than the definition names, or doesn't parse. Send the named type."""
+    """A payload is of another type than the definition names, doesn't parse, or lacks what has to be in it. `path` says
+    where: correct it there.
+    """
+
+    def __init__(self, message: str, *, path: str = "input") -> None:
+        super().__init__(message)
+        self.path = path
 
 
 @dataclass(frozen=True, slots=True)

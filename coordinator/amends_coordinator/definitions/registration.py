@@ -17,6 +17,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from amends.v1 import saga_definition_pb2 as pb
 from amends_coordinator.definitions.by_name import resolve_by_name
+from amends_coordinator.definitions.chosen import check_chosen
 from amends_coordinator.definitions.descriptors import file_digest, is_of_a_library, is_readable, readable_files
 from amends_coordinator.definitions.errors import DescriptorError, Fault, FaultList, InvalidDefinitionError, quote
 from amends_coordinator.definitions.schema import Schema
@@ -132,11 +133,13 @@ class _Resolution:
             path = f"steps[{index}]"
             self._types.setdefault(step.name, self._calls.fill(step, path))
             fill_options(step, path, self._faults)
+            check_chosen(step, self._input, path, self._faults)
             self._fill_budgets(step, PATIENT if order.is_forward_only(index) else QUICK, path)
         for index, step in enumerate(definition.on_compensated):
             path = f"on_compensated[{index}]"
             self._types.setdefault(step.name, self._calls.fill_alone(step, path))
             fill_options(step, path, self._faults)
+            check_chosen(step, self._input, path, self._faults)
             self._fill_budgets(step, PATIENT, path)
         self._resolve_templates(order)
         self._check_output()

@@ -35,7 +35,7 @@ def call_request(saga: Saga, effect: Call, definition: CompiledDefinition, *, no
         direction=direction,
         kind=step.kind,
         method=intent.method,
-        participant=step.participant,
+        participant=definition.participant(saga, effect.step),
         key=idempotency_key(saga.id, effect.step, direction),
         attempt=effect.attempt,
         request=intent.request,

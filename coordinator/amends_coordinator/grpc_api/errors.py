@@ -119,8 +119,8 @@ def _bad_request(faults: Sequence[Fault]) -> list[Message]:
     return [bad]
 
 
-def _input_fault(error: PayloadError) -> list[Message]:
-    return _bad_request((Fault("input", str(error)),))
+def _payload_fault(error: PayloadError) -> list[Message]:
+    return _bad_request((Fault(error.path, str(error)),))
 
 
 def _resource(kind: str, name: str, error: Exception) -> list[Message]:
@@ -179,7 +179,7 @@ TABLE: Mapping[type[Exception], Rule] = {
     InvalidDefinitionError: Rule(
         _Code.INVALID_ARGUMENT, ErrorReason.ERROR_REASON_INVALID_DEFINITION, lambda error: _bad_request(error.faults)
     ),
-    PayloadError: Rule(_Code.INVALID_ARGUMENT, ErrorReason.ERROR_REASON_INVALID_PAYLOAD, _input_fault),
+    PayloadError: Rule(_Code.INVALID_ARGUMENT, ErrorReason.ERROR_REASON_INVALID_PAYLOAD, _payload_fault),
     SagaNotFoundError: Rule(
         _Code.NOT_FOUND,
         ErrorReason.ERROR_REASON_SAGA_NOT_FOUND,

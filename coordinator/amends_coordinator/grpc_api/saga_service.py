@@ -115,8 +115,9 @@ class SagaService:
         compiled = self._definitions.compiled(definition)
         try:
             canonical = compiled.canonical_input(type_name(request.input), request.input.value)
+            compiled.chosen_participants(canonical)
         except PayloadError:
-            # It may be the repeated start of a saga whose definition took another input type at its time.
+            # It may be the repeated start of a saga whose definition took another input at its time.
             existing = await self._ledger.load(SagaId(request.saga_id)) if request.saga_id else None
             if existing is None:
                 raise

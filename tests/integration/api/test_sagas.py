@@ -168,6 +168,24 @@ async def test_started_again_with_a_newer_definition(served: Served) -> None:
     assert (fresh.reason, fresh.paths) == ("INVALID_PAYLOAD", ("input",))
 
 
+async def test_an_input_that_chooses_no_participant_is_refused(served: Served) -> None:
+    """Where the input chooses who serves a step, a start that names nobody there stores nothing; a repeated start of a
+    saga that began under an earlier version, which didn't ask, still answers that saga.
+    """
+    await served.register()
+    nameless = scenario_pb2.DoRequest(name="Bank A", amount=10)
+    await served.sagas.StartSaga(start_request(payload=nameless))
+    choosing = pb.RegisterSagaDefinitionRequest(definition=errand(participant_input="name"))
+    served.clock.advance(1)
+    await served.sagas.RegisterSagaDefinition(choosing)
+    refusal = await refused(served.sagas.StartSaga(start_request("s-2", payload=nameless)))
+    assert (refusal.code, refusal.reason, refusal.paths) == (Code.INVALID_ARGUMENT, "INVALID_PAYLOAD", ("input.name",))
+    assert len(served.driving.started) == 1
+    assert not (await served.sagas.StartSaga(start_request(payload=nameless))).started
+    good = scenario_pb2.DoRequest(name="bank-a", amount=10)
+    assert (await served.sagas.StartSaga(start_request("s-2", payload=good))).started
+
+
 @pytest.mark.parametrize("difference", ["input", "type", "definition"])
 async def test_f06_an_id_in_use_is_refused(served: Served, difference: str) -> None:
     """F06, S9: the same id with another input or definition is refused, and the first saga is unchanged."""

@@ -38,7 +38,7 @@ def _whatever(_: bytes) -> bool:
     return True
 
 
-def compensation(*, of: str, by: str) -> CallRequest:
+def compensation(*, of: str, by: str, participant: str = "") -> CallRequest:
     """A compensation by one method of an action that another was called for."""
     now = SystemClock().now()
     return CallRequest(
@@ -47,7 +47,7 @@ def compensation(*, of: str, by: str) -> CallRequest:
         direction=Direction.COMPENSATION,
         kind=StepKind.COMPENSATABLE,
         method=by,
-        participant="",
+        participant=participant,
         key=IdempotencyKey("s/pay/compensation"),
         attempt=1,
         request=b"",

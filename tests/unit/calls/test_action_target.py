@@ -11,6 +11,7 @@ from amends_coordinator.calls.unary import UnaryParticipants
 from amends_coordinator.core.ids import Instant
 from amends_coordinator.core.states import Outcome
 from amends_coordinator.ports.ledger import InstanceRow
+from amends_coordinator.ports.participants import CallRequest
 from amends_coordinator.system import SystemClock
 from tests.unit.calls.servers import compensation, listening
 
@@ -49,6 +50,18 @@ async def test_a_compensation_is_told_whether_it_has_the_action(
     """S4: "nothing to undo" is said only by the participant that would know the action; others are told that they
     don't.
     """
+    assert await told(serving, compensation(of=of, by="bank.Desk/Refund")) == target
+
+
+@pytest.mark.parametrize("serving", [("bank-a", "bank-b"), ("bank-b",)])
+async def test_a_named_participant_has_the_action(serving: tuple[str, ...]) -> None:
+    """S4: all calls of a step go to the participant that is named, whichever others serve its services."""
+    request = compensation(of="bank.Bank/Pay", by="bank.Desk/Refund", participant="bank-b")
+    assert await told({"bank.Desk": serving, "bank.Bank": ("bank-a",)}, request) == "same"
+
+
+async def told(serving: dict[str, tuple[str, ...]], request: CallRequest) -> str | bytes:
+    """What is told the participant that is called."""
     heard: list[dict[str, str | bytes]] = []
     async with listening(heard) as address:
         participants = UnaryParticipants(
@@ -58,7 +71,8 @@ async def test_a_compensation_is_told_whether_it_has_the_action(
             payload_limit_bytes=1 << 20,
             connect_gate_s=10,
         )
-        answer = await participants.call(compensation(of=of, by="bank.Desk/Refund"))
+        answer = await participants.call(request)
         await participants.close()
     assert answer.outcome is Outcome.SUCCEEDED
-    assert [call["amends-action-target"] for call in heard] == [target]
+    (call,) = heard
+    return call["amends-action-target"]

@@ -77,18 +77,23 @@ def scenario_files() -> FileDescriptorSet:
     return files_of(scenario_pb2.DESCRIPTOR)
 
 
-def errand(*, name: str = "errand", with_files: bool = True) -> saga_definition_pb2.SagaDefinition:
+def errand(
+    *, name: str = "errand", with_files: bool = True, participant_input: str = ""
+) -> saga_definition_pb2.SagaDefinition:
     """The definition as a client sends it."""
     definition = text_format.Parse(ERRAND, saga_definition_pb2.SagaDefinition())
     definition.name = name
+    definition.steps[0].participant_input = participant_input
     if with_files:
         definition.descriptors.CopyFrom(scenario_files())
     return definition
 
 
-def stored_errand(*, name: str = "errand", created_time: Instant = NOW) -> StoredDefinition:
+def stored_errand(
+    *, name: str = "errand", created_time: Instant = NOW, participant_input: str = ""
+) -> StoredDefinition:
     """The definition as the ledger has it."""
-    resolved = resolve(errand(name=name))
+    resolved = resolve(errand(name=name, participant_input=participant_input))
     return StoredDefinition(
         name=resolved.name,
         version=DefinitionVersion(resolved.version),
@@ -97,9 +102,9 @@ def stored_errand(*, name: str = "errand", created_time: Instant = NOW) -> Store
     )
 
 
-def compiled_errand() -> CompiledDefinition:
+def compiled_errand(*, participant_input: str = "") -> CompiledDefinition:
     """The definition ready to run."""
-    return compile_definition(stored_errand())
+    return compile_definition(stored_errand(participant_input=participant_input))
 
 
 def other_file() -> FileDescriptorSet:

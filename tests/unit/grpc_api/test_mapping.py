@@ -41,6 +41,17 @@ def test_saga_with_rows() -> None:
     assert not message.HasField("end_time")
 
 
+def test_rows_name_the_participant_that_was_chosen() -> None:
+    """`GetSaga` says which of several participants a call goes to; a damaged input hides nothing else of the saga."""
+    definition = compiled_errand(participant_input="name")
+    stored = failed_saga(definition)
+    chosen = replace(stored, saga=replace(stored.saga, input=scenario_pb2.DoRequest(name="bank-a").SerializeToString()))
+    damaged = replace(stored, saga=replace(stored.saga, input=b"\xff"))
+    for found, name in ((chosen, "bank-a"), (damaged, "")):
+        rows = saga_with_rows(found, definition, ledger_name="staging").intents
+        assert [row.participant for row in rows] == [name, name]
+
+
 def test_summary_leaves_the_rows_out() -> None:
     """Lists answer sagas without their ledger rows."""
     definition = compiled_errand()

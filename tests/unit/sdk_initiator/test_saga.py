@@ -329,6 +329,34 @@ def test_an_incomplete_saga_says_all_that_is_missing() -> None:
     assert repr(trip.steps[1]) == "<compensatable step 'charge' of saga 'trip'>"
 
 
+def test_the_input_may_choose_a_steps_participant() -> None:
+    """Several participants of one service: the step names one, or the field of the input that does."""
+    trip = new_saga()
+    trip.read_only("near", Quote(), participant="north")
+    trip.read_only("far", Quote(), participant=trip.input.passenger.name)
+    trip.output(TripPlanned)(ticket_id=trip.id)
+    said = [(step.participant, step.participant_input) for step in trip.definition().steps]
+    assert said == [("north", ""), ("", "passenger.name")]
+
+
+def test_what_names_no_participant_is_refused() -> None:
+    """Typed SDK: on the line that makes the mistake."""
+    trip, other = new_saga(), new_saga()
+    quote = trip.read_only("quote", Quote())
+    given = [
+        ("The North", r"step 'a': a participant can't be called 'The North'"),
+        (7, r"a participant can't be called 7"),
+        (trip.input.seats, r"participant is saga.input.seats, of type integer, but only a name or a string of the"),
+        (trip.input, r"participant is saga.input, of type message typed.v1.PlanTrip"),
+        (trip.id, r"participant is saga.saga_id, of type string, but only a name or a string of the saga's input"),
+        (quote.request.destination, r"participant is quote.request.destination, of type string, but only"),
+        (other.input.destination, r"participant is saga.input.destination of saga 'trip', but this is saga 'trip'"),
+    ]
+    for participant, why in given:
+        refused(why, partial(trip.read_only, "a", Quote(), participant=cast("Any", participant)))
+    assert [step.name for step in trip.steps] == ["quote"]
+
+
 def test_a_change_makes_another_content() -> None:
     """A definition is versioned by its content: nothing is remembered that was changed since."""
     trip = whole_saga()

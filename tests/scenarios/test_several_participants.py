@@ -1,0 +1,85 @@
+"""Several participants of one service: the step says which one it is for, by name or by a field of the saga's input."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+
+from amends import Committed, Compensated, Guarantee, Retry, Saga, method
+from amends.v1 import saga_pb2
+from scenario.v1.scenario_pb2 import DoFindableRequest, FindRequest, FindResponse, ScenarioInput
+from scenario.v1.scenario_pb2_grpc import StepServiceServicer
+from tests.scenarios.inside import inside
+from tests.scenarios.raw import Reply, raw_steps
+from tests.scenarios.sagas import QUICK, Do, Undo
+from tests.waiting import eventually, pause
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.scenarios.inside import Inside
+
+pytestmark = pytest.mark.scenario
+
+BOUND = timedelta(seconds=30)
+LOST = Reply(code=grpc.StatusCode.UNAVAILABLE)
+NO = Reply(code=grpc.StatusCode.FAILED_PRECONDITION)
+DoFindable = method(StepServiceServicer.DoFindable, DoFindableRequest, FindResponse)
+Find = method(StepServiceServicer.Find, FindRequest, FindResponse)
+
+
+def choosing() -> Saga[ScenarioInput, None]:
+    """Step a at the participant that the input names, step b always at "two"."""
+    saga = Saga("choosing", input=ScenarioInput)
+    once = Retry(initial_delay=timedelta(milliseconds=20), total_timeout=timedelta(milliseconds=100))
+    a = saga.step("a", DoFindable(name="a"), participant=saga.input.note, retry=once, guarantee=Guarantee.KEY)
+    a.compensated_by(Undo(name="a"), by_key=True, retry=QUICK).looked_up_by(Find(name="a"), retry=QUICK)
+    saga.step("b", Do(name="b"), participant="two", retry=QUICK).compensated_by(Undo(name="b"))
+    return saga
+
+
+async def saga_once_not_sent(coordinator: Inside, saga_id: str) -> saga_pb2.Saga:
+    """The saga, once its last call was tried and never handed to anybody; the test's own timeout bounds it."""
+    while not (saga := await coordinator.client.get(saga_id)).intents[-1].last_error:
+        await pause()
+    return saga
+
+
+async def test_all_calls_of_a_step_go_to_the_participant_that_the_input_names(tmp_path: Path) -> None:
+    """Action, lookup and compensation, on both sides of a restart; `GetSaga` names the participant with each."""
+    saga = choosing()
+    async with raw_steps({"a": [LOST], "find_a": [LOST]}) as one, raw_steps({"b": [NO]}) as two:
+        async with inside(tmp_path) as coordinator:
+            await coordinator.announce("one", one.address)
+            await coordinator.announce("two", two.address)
+            await coordinator.client.start(saga, ScenarioInput(note="one"), saga_id="s")
+            await eventually(lambda: len(one.calls("a/lookup")) > 0, what="the action is looked up")
+        one.plan = {}
+        async with inside(tmp_path) as coordinator:
+            handle = coordinator.client.handle(saga, "s")
+            assert isinstance(await handle.wait(BOUND), Compensated)
+            found = await handle.get()
+    assert {seen.side for seen in one.seen} == {"a/action", "a/lookup", "a/compensation"}
+    assert [seen.metadata["amends-action-target"] for seen in one.calls("a/compensation")] == ["same"]
+    assert {seen.side for seen in two.seen} == {"b/action"}
+    assert {(row.step, row.participant) for row in found.intents} == {("a", "one"), ("b", "two")}
+    assert len(found.intents) == 4
+
+
+async def test_a_participant_that_nobody_knows_is_waited_for(tmp_path: Path) -> None:
+    """L1: a name that nobody has waits like a participant that is down, and no other one is called in its place."""
+    saga = choosing()
+    async with raw_steps() as two, raw_steps() as three, inside(tmp_path) as coordinator:
+        await coordinator.announce("two", two.address)
+        handle = await coordinator.client.start(saga, ScenarioInput(note="three"), saga_id="s")
+        waiting = await saga_once_not_sent(coordinator, "s")
+        assert waiting.state == saga_pb2.Saga.STATE_RUNNING
+        assert waiting.intents[0].last_error.startswith("no participant three announces scenario.v1.StepService")
+        assert not two.seen
+        await coordinator.announce("three", three.address)
+        assert isinstance(await handle.wait(BOUND), Committed)
+    assert [seen.side for seen in three.seen] == ["a/action"]
+    assert [seen.side for seen in two.seen] == ["b/action"]
