@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -48,6 +50,15 @@ async def saga_once_not_sent(coordinator: Inside, saga_id: str) -> saga_pb2.Saga
     return saga
 
 
+def rows_of_chosen(data: Path) -> list[tuple[str, str]]:
+    """Sagas with the participants that their inputs chose, as an operator asks for them with plain SQL."""
+    with closing(sqlite3.connect(data / "ledger.db")) as connection:
+        found: list[tuple[str, str]] = connection.execute(
+            "select saga_id, participant from saga_participant order by 1, 2"
+        ).fetchall()
+    return found
+
+
 async def test_all_calls_of_a_step_go_to_the_participant_that_the_input_names(tmp_path: Path) -> None:
     """Action, lookup and compensation, on both sides of a restart; `GetSaga` names the participant with each."""
     saga = choosing()
@@ -67,6 +78,18 @@ async def test_all_calls_of_a_step_go_to_the_participant_that_the_input_names(tm
     assert {seen.side for seen in two.seen} == {"b/action"}
     assert {(row.step, row.participant) for row in found.intents} == {("a", "one"), ("b", "two")}
     assert len(found.intents) == 4
+    assert rows_of_chosen(tmp_path) == [("s", "one")]
+
+
+async def test_a_saga_that_waits_for_room_can_be_found_by_the_participant_it_chose(tmp_path: Path) -> None:
+    """What an input chose is stored with the saga, also when nobody drives it yet; two steps may choose one."""
+    saga = Saga("choosing", input=ScenarioInput)
+    saga.read_only("a", Do(name="a"), participant=saga.input.note)
+    saga.read_only("b", Do(name="b"), participant=saga.input.note)
+    async with inside(tmp_path, max_running_sagas=1) as coordinator:
+        for number, name in enumerate(("one", "two", "one")):
+            await coordinator.client.start(saga, ScenarioInput(note=name), saga_id=f"s-{number}")
+        assert rows_of_chosen(tmp_path) == [("s-0", "one"), ("s-1", "two"), ("s-2", "one")]
 
 
 async def test_a_participant_that_nobody_knows_is_waited_for(tmp_path: Path) -> None:

@@ -103,16 +103,16 @@ class Engine:
         definition = self._catalog.compiled(request.definition)
         saga = self._new_saga(request, definition.plan)
         if self._sweeper.behind or len(self._drivers) + self._starting >= self._around.settings.max_running_sagas:
-            return await self._leave_waiting(saga)
+            return await self._leave_waiting(saga, definition)
         self._starting += 1
         try:
             return await self._start_here(saga, definition)
         finally:
             self._starting -= 1
 
-    async def _leave_waiting(self, saga: Saga) -> ledgers.Started:
+    async def _leave_waiting(self, saga: Saga, definition: CompiledDefinition) -> ledgers.Started:
         """Insert a saga that the sweeper takes up once there is room, in its turn."""
-        started = await self._insert(saga, owner=None)
+        started = await self._insert(saga, definition, owner=None)
         if started.started:
             self._sweeper.leave_waiting()
             self._around.telemetry.saga_started(started.stored.saga)
@@ -122,7 +122,7 @@ class Engine:
         """Insert a saga with its first decision, and drive it."""
         limit = self._around.settings.payload_limit_bytes
         decision = decide_and_bind(saga, Started(self._around.moment()), definition, payload_limit_bytes=limit)
-        started = await self._insert(decision.saga, owner=self._around.node)
+        started = await self._insert(decision.saga, definition, owner=self._around.node)
         if started.started and not self._stopping:
             self._drivers.drive(started.stored, definition, None, decision.effects)
             self._around.telemetry.saga_started(started.stored.saga)
@@ -173,13 +173,14 @@ class Engine:
             tracestate=request.tracestate,
         )
 
-    async def _insert(self, saga: Saga, *, owner: NodeId | None) -> ledgers.Started:
+    async def _insert(self, saga: Saga, definition: CompiledDefinition, *, owner: NodeId | None) -> ledgers.Started:
         new = NewSaga(
             saga=saga,
             start_token=self._ids.token(),
             owner=owner,
             input_hash=input_hash(saga.input),
             input_hash_recipe=RECIPE,
+            participants=tuple(sorted(definition.chosen_participants(saga.input))),
         )
         began_s = self._around.clock.elapsed_s()
         started = await self._around.ledger.start(new)
