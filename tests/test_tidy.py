@@ -147,11 +147,11 @@ def _impure(line: int, module: str) -> str:
 
 
 def eager_coordinator(source: str) -> Iterator[str]:
-    """Imports of the coordinator that are not inside a function: the SDK must load without it."""
+    """Imports of the coordinator that happen when a module is loaded: the SDK must load without it."""
     lazy = {
         inner
         for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or _is_for_checkers(node)
         for inner in (child.lineno for child in ast.walk(node) if isinstance(child, ast.Import | ast.ImportFrom))
     }
     for node in ast.walk(ast.parse(source)):
@@ -162,6 +162,10 @@ def eager_coordinator(source: str) -> Iterator[str]:
             line = getattr(node, "lineno", 0)
             if line not in lazy:
                 yield f"line {line}: imports the coordinator when the SDK is loaded; import it inside the function"
+
+
+def _is_for_checkers(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
 def entry_point_imports(source: str) -> Iterator[str]:
@@ -264,7 +268,7 @@ PLANTED = [
     (
         eager_coordinator,
         "from amends_coordinator.bootstrap import serve\n",
-        "def f():\n    from amends_coordinator.bootstrap import serve\n",
+        "if TYPE_CHECKING:\n    from amends_coordinator.bootstrap import serve\n",
     ),
     (
         machine_paths,

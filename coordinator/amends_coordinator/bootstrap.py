@@ -29,15 +29,19 @@ from amends_coordinator.ledger.migrate import upgrade
 from amends_coordinator.ports.ledger import LedgerError, LedgerLockedError, LedgerUnavailableError, NodeFencedError
 from amends_coordinator.settings import Settings, SettingsError
 from amends_coordinator.system import SystemClock, SystemIds
-from amends_coordinator.telemetry import names
+from amends_coordinator.telemetry import happenings, names
 from amends_coordinator.telemetry.logs import LogTelemetry, configure
+from amends_coordinator.telemetry.telling import TellingTelemetry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from typing import TypeAlias
 
     from amends_coordinator.ports.ledger import Ledger
 
-__all__ = ["Coordinator", "LedgerError", "Settings", "SettingsError", "main", "migrate", "run", "serve"]
+    Tell: TypeAlias = Callable[[happenings.Happening], None]
+
+__all__ = ["Coordinator", "LedgerError", "Settings", "SettingsError", "happenings", "main", "migrate", "run", "serve"]
 
 _log: Any = structlog.get_logger("amends.node")  # structlog's loggers are proxies that it declares as Any itself
 _MICROS = 1_000_000
@@ -49,14 +53,14 @@ NEXT_TRY_S = 1.0
 class Coordinator:
     """One incarnation, wired. To be made on the running event loop; `start`, then `run`, then `stop`."""
 
-    def __init__(self, settings: Settings, *, ledger: Ledger) -> None:
+    def __init__(self, settings: Settings, *, ledger: Ledger, tell: Tell | None = None) -> None:
         ids, clock = SystemIds(), SystemClock()
         # Cut, because the ledger keeps 64 characters of both parts together.
         self.node = NodeId(f"{(settings.node_name or socket.gethostname())[:51]}-{ids.token()[:12]}")
         self._settings = settings
         self._ledger = ledger
         self._ledger_is_open = False
-        self._telemetry = LogTelemetry()
+        self._telemetry = LogTelemetry() if tell is None else TellingTelemetry(tell, clock=clock)
         catalog = Catalog(ledger_name=settings.ledger_name)
         self._registry = Registry(
             ledger=ledger,
@@ -143,7 +147,11 @@ class Coordinator:
 
 
 async def serve(
-    settings: Settings, *, ready: Callable[[str], None] | None = None, stopping: asyncio.Event | None = None
+    settings: Settings,
+    *,
+    ready: Callable[[str], None] | None = None,
+    stopping: asyncio.Event | None = None,
+    tell: Tell | None = None,
 ) -> None:
     """Run one coordinator until `stopping` is set (or the task is cancelled). An incarnation that is shut out of the
     ledger drops everything it holds, and the next one begins on the same port, as soon as it gets the ledger.
@@ -152,6 +160,7 @@ async def serve(
         settings: everything that can be set.
         ready: is told the address, "127.0.0.1:7070", once requests are answered.
         stopping: ends it; without one only a cancellation does.
+        tell: hears what happens to sagas and participants, on the event loop; it must not raise.
 
     Raises:
         SettingsError, CannotListenError, LedgerError: it could not start, or can't go on; each says what to do.
@@ -162,7 +171,7 @@ async def serve(
     was_shut_out = False
     while not (was_shut_out and until.is_set()):
         try:
-            await _serve_once(settings, ready=ready, stopping=until)
+            await _serve_once(settings, ready=ready, stopping=until, tell=tell)
         except _ShutOutError as shut_out:
             settings, ready, was_shut_out = settings.model_copy(update={"port": shut_out.port}), None, True
             _log.warning(names.NODE_FENCED, **{names.ERROR: str(shut_out.__cause__)})
@@ -184,9 +193,12 @@ class _ShutOutError(Exception):
         self.port = port
 
 
-async def _serve_once(settings: Settings, *, ready: Callable[[str], None] | None, stopping: asyncio.Event) -> None:
+async def _serve_once(
+    settings: Settings, *, ready: Callable[[str], None] | None, stopping: asyncio.Event, tell: Tell | None
+) -> None:
     """Run one incarnation."""
-    coordinator = Coordinator(settings, ledger=open_ledger(settings.ledger_url, lease_s=settings.lease_ttl_s))
+    ledger = open_ledger(settings.ledger_url, lease_s=settings.lease_ttl_s)
+    coordinator = Coordinator(settings, ledger=ledger, tell=tell)
     grace_s = settings.stop_grace_s
     try:
         port = await coordinator.start()
@@ -215,12 +227,18 @@ async def _first_of(running: Coroutine[Any, Any, None], stopping: Coroutine[Any,
         await asyncio.gather(run_task, stop_task, return_exceptions=True)
 
 
-def run(settings: Settings) -> int:
-    """Run one coordinator until SIGTERM or SIGINT; the exit code. Prints `listening on HOST:PORT` once it is ready."""
+def run(settings: Settings, *, ready: Callable[[str], None] | None = None, tell: Tell | None = None) -> int:
+    """Run one coordinator until SIGTERM or SIGINT; the exit code.
+
+    Args:
+        settings: everything that can be set.
+        ready: is told the address once requests are answered; None prints `listening on HOST:PORT`.
+        tell: hears what happens to sagas and participants, as for `serve`.
+    """
     configure(level=settings.log_level, form=settings.log_format)
     _calm_the_garbage_collector()
     try:
-        asyncio.run(_until_signal(settings))
+        asyncio.run(_until_signal(settings, ready=ready or _announce, tell=tell))
     except (SettingsError, CannotListenError, LedgerError) as error:
         _complain(error)
         return 1
@@ -239,14 +257,14 @@ def _calm_the_garbage_collector() -> None:
     gc.set_threshold(100_000, 50, 100)
 
 
-def main(**overrides: object) -> int:
+def main(*, ready: Callable[[str], None] | None = None, tell: Tell | None = None, **overrides: object) -> int:
     """Run with the settings of the environment and `overrides` above them (None: not overridden); the exit code."""
     try:
         settings = Settings.load(**overrides)
     except SettingsError as error:
         _complain(error)
         return 1
-    return run(settings)
+    return run(settings, ready=ready, tell=tell)
 
 
 def migrate(url: str | None = None) -> str:
@@ -268,12 +286,12 @@ def migrate(url: str | None = None) -> str:
     return f"the ledger {place_of(chosen)} has the schema of this release"
 
 
-async def _until_signal(settings: Settings) -> None:
+async def _until_signal(settings: Settings, *, ready: Callable[[str], None], tell: Tell | None) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    await serve(settings, ready=_announce, stopping=stopping)
+    await serve(settings, ready=ready, stopping=stopping, tell=tell)
 
 
 def _make_if_missing(url: str) -> None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import timedelta
 
-    from amends.method import Call
+    from amends.methods import Call
     from amends.options import Codes, Guarantee, OnUnknown, Retry
 
 P = ParamSpec("P")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import grpc
 
-    from amends.method import Call
+    from amends.methods import Call
     from amends.options import Codes, Guarantee, OnUnknown, Retry
     from amends.references import Scope, Source
 

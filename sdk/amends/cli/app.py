@@ -11,6 +11,7 @@ from importlib.metadata import version as installed_version
 import typer
 
 from amends.cli.deadletter import deadletter_commands
+from amends.cli.dev import dev
 from amends.cli.errors import PlainErrors
 from amends.cli.generate import generate
 from amends.cli.node import migrate, serve
@@ -27,6 +28,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.command()(dev)
 app.command()(serve)
 app.command()(migrate)
 app.command()(generate)
