@@ -123,22 +123,38 @@ async def test_one_of_three_instances_works(tmp_path: Path) -> None:
         assert counts == {1}, "none was sent where nobody answers"
 
 
-async def test_a_full_participant_says_that_it_did_not_begin(tmp_path: Path) -> None:
-    """Waiting for a slot counts as not sent: no budget is spent, every saga commits with one effect for each step."""
-    journal = Journal(tmp_path / "journal.jsonl")
-    (tmp_path / "script.json").write_text(json.dumps({"a/action": ["delay:30"]}))
+async def full(data: Path, *, too_much: bool) -> list[saga_pb2.Saga]:
+    """Eight sagas at a participant that takes one call at once, once they have committed. With `too_much` the
+    coordinator doesn't know that, as if another one gave it calls too.
+    """
+    journal = Journal(data / "journal.jsonl")
+    (data / "script.json").write_text(json.dumps({"a/action": ["delay:30"]}))
     async with AsyncExitStack() as stack:
-        coordinator = await stack.enter_async_context(inside(tmp_path))
+        coordinator = await stack.enter_async_context(inside(data))
         server = ParticipantServer("full", coordinator=coordinator.address, capacity=1)
-        server.add(ScriptedSteps(journal, tmp_path / "script.json"))
+        server.add(ScriptedSteps(journal, data / "script.json"))
         await stack.enter_async_context(server)
         await server.announced()
+        if too_much:
+            await coordinator.announce("full", f"127.0.0.1:{server.port}", instance_id="takes-any-number")
         start = coordinator.client.start
         handles = await asyncio.gather(*(start(steps("a"), ScenarioInput(), saga_id=f"s-{n}") for n in range(8)))
         ends = await asyncio.gather(*(handle.wait(BOUND) for handle in handles))
         sagas = [await handle.get() for handle in handles]
     assert all(isinstance(end, Committed) for end in ends)
-    outcomes = {attempt.outcome for saga in sagas for attempt in saga.intents[0].attempts}
-    assert outcomes == {saga_pb2.OUTCOME_NOT_SENT, saga_pb2.OUTCOME_SUCCEEDED}
     for saga in sagas:
         judge(saga, journal)
+    return sagas
+
+
+async def test_a_participant_is_not_given_more_than_it_takes(tmp_path: Path) -> None:
+    """L2: the others wait for their turn at the coordinator, and every first attempt is the only one."""
+    sagas = await full(tmp_path, too_much=False)
+    assert [[each.outcome for each in saga.intents[0].attempts] for saga in sagas] == [[saga_pb2.OUTCOME_SUCCEEDED]] * 8
+
+
+async def test_a_full_participant_says_that_it_did_not_begin(tmp_path: Path) -> None:
+    """That counts as not sent: no budget is spent, every saga commits with one effect for each step."""
+    sagas = await full(tmp_path, too_much=True)
+    outcomes = {attempt.outcome for saga in sagas for attempt in saga.intents[0].attempts}
+    assert outcomes == {saga_pb2.OUTCOME_NOT_SENT, saga_pb2.OUTCOME_SUCCEEDED}

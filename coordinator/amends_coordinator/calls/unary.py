@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 import grpc.aio
 
 from amends_coordinator.calls.answers import error_answer, ok_answer
+from amends_coordinator.calls.capacity import Capacity, Slot
 from amends_coordinator.calls.channels import Channels
 from amends_coordinator.calls.metadata import Pairs, call_metadata
 from amends_coordinator.calls.secrets import Secrets
 from amends_coordinator.core.answer import Answer
-from amends_coordinator.core.states import Outcome
+from amends_coordinator.core.ids import Instant
+from amends_coordinator.core.states import Direction, Outcome
 from amends_coordinator.core.text import clean_text
+from amends_coordinator.ports.participants import FULL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,6 +63,7 @@ class UnaryParticipants:
             payload_limit_bytes=payload_limit_bytes, connect_gate_s=connect_gate_s, secrets=secrets or Secrets("")
         )
         self._turns: Counter[tuple[str, str]] = Counter()
+        self._capacity = Capacity()
 
     async def call(self, request: CallRequest) -> Answer:
         """See `ports.participants.Participants.call`."""
@@ -68,13 +72,24 @@ class UnaryParticipants:
         if not instances:
             who = f"participant {request.participant}" if request.participant else "participant"
             return _not_sent(f"no {who} announces {service} just now; start one, or look at ListParticipants")
-        connection = self._channels.ready_now(instances) or await self._channels.ready(instances)
-        if connection is None:
-            return _not_sent(self._channels.secret_fault(instances) or _unreachable(service, instances))
-        timeout_us = min(request.timeout_us, request.deadline_time - self._clock.now())
-        if timeout_us < NOT_ENOUGH_TIME_US:
-            return _not_sent("the deadline came before the call could be sent")
-        return await self._send(connection, request, timeout_us / 1e6)
+        latest_time = request.deadline_time
+        slot = None if self._capacity.is_waited_for(instances[0].participant) else self._free(instances)
+        if slot is None:
+            if (self._channels.ready_now(instances) or await self._channels.ready(instances)) is None:
+                return self._not_reached(service, instances)
+            asked_time = self._clock.now()
+            slot = await self._wait_for_slot(request, service, instances)
+            if slot is None:
+                reached = self._channels.ready_now(instances) is not None
+                return _full(instances) if reached else self._not_reached(service, instances)
+            latest_time = _later(request, max(0, self._clock.now() - asked_time))
+        try:
+            timeout_us = min(request.timeout_us, latest_time - self._clock.now())
+            if timeout_us < NOT_ENOUGH_TIME_US:
+                return _not_sent("the deadline came before the call could be sent")
+            return await self._send(slot.connection, request, timeout_us / 1e6)
+        finally:
+            self._capacity.give_back(slot.instance)
 
     async def close(self) -> None:
         """Close all channels."""
@@ -88,6 +103,31 @@ class UnaryParticipants:
         turn = self._turns[service, participant] % len(found)
         self._turns[service, participant] += 1
         return (*found[turn:], *found[:turn])
+
+    def _not_reached(self, service: str, instances: Sequence[InstanceRow]) -> Answer:
+        return _not_sent(self._channels.secret_fault(instances) or _unreachable(service, instances))
+
+    def _free(self, instances: Sequence[InstanceRow]) -> Slot | None:
+        """A slot at the first instance that is ready and has room, if there is one."""
+        for instance in instances:
+            if self._capacity.has_room(instance):
+                connection = self._channels.ready_now((instance,))
+                if connection is not None:
+                    self._capacity.take(instance)
+                    return Slot(instance, connection)
+        return None
+
+    async def _wait_for_slot(self, request: CallRequest, service: str, instances: Sequence[InstanceRow]) -> Slot | None:
+        """A slot in the call's turn, within one attempt's timeout; None if none gets free."""
+        bound_us = request.timeout_us
+        if request.saga_deadline_time is not None:
+            bound_us = min(bound_us, request.saga_deadline_time - self._clock.now())
+        return await self._capacity.wait(
+            instances[0].participant,
+            lambda: self._free(self._instances(service, request.participant)),
+            urgent=request.direction is not Direction.ACTION,
+            timeout_s=max(0.0, bound_us / 1e6),
+        )
 
     def _action_target(self, request: CallRequest) -> str | None:
         """Whether the participant of a compensation is the one that has the action; None on other calls. One that is
@@ -137,5 +177,21 @@ def _unreachable(service: str, instances: Sequence[InstanceRow]) -> str:
     return f"no connection to {where}, which serve {service}; {question}"
 
 
-def _not_sent(message: str) -> Answer:
-    return Answer(outcome=Outcome.NOT_SENT, message=message)
+def _not_sent(message: str, *, reason: str = "") -> Answer:
+    return Answer(outcome=Outcome.NOT_SENT, message=message, reason=reason)
+
+
+def _full(instances: Sequence[InstanceRow]) -> Answer:
+    places = sum(instance.capacity for instance in instances)
+    name = instances[0].participant
+    return _not_sent(
+        f"participant {name} is full: it takes {places} calls at once, and none of them ended in time; "
+        "start more instances, or let it take more",
+        reason=FULL,
+    )
+
+
+def _later(request: CallRequest, waited_us: int) -> Instant:
+    """When a call has to end that waited for a slot: its deadline begins when it is sent, the saga's stays."""
+    deadline = Instant(request.deadline_time + waited_us)
+    return deadline if request.saga_deadline_time is None else min(deadline, request.saga_deadline_time)

@@ -90,8 +90,14 @@ def settles_late(step: StepPlan, action: Intent, lookup: Intent) -> bool:
 def settled_time(step: StepPlan, action: Intent) -> int:
     """When nothing of an action's last attempt can be on its way any more, as its `settle_delay` says."""
     deadline_time = action.attempt_start_time + step.action.timeout_us
-    # An attempt that had to wait for its ledger or its lease began later than its row says, and so did its deadline.
-    ended_time = action.attempts[-1].end_time if action.attempts else None
+    # An attempt that had to wait for its ledger, its lease or a slot began later than its row says, and so did its
+    # deadline.
+    last = action.attempts[-1] if action.attempts else None
+    if last is not None and last.outcome is Outcome.UNKNOWN and not last.status_code:
+        deadline_time += (
+            step.action.timeout_us
+        )  # whoever made it is gone: it may have waited for a slot as long as it may
+    ended_time = None if last is None else last.end_time
     landed_time = deadline_time if ended_time is None else max(deadline_time, ended_time)
     return landed_time + (step.settle_delay_us or 0)
 

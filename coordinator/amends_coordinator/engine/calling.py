@@ -29,6 +29,7 @@ def call_request(saga: Saga, effect: Call, definition: CompiledDefinition, *, no
     intent = _intent(saga, effect, direction)
     about_action = direction is not Direction.ACTION
     action = (saga.intent(effect.step, Direction.ACTION) if about_action else None) or intent
+    bound = None if about_action or saga.point_of_no_return_passed else saga.deadline_time
     return CallRequest(
         saga_id=saga.id,
         step=effect.step,
@@ -40,13 +41,14 @@ def call_request(saga: Saga, effect: Call, definition: CompiledDefinition, *, no
         attempt=effect.attempt,
         request=intent.request,
         timeout_us=effect.deadline_time - intent.attempt_start_time,
-        deadline_time=_deadline(saga, effect, intent, now),
+        deadline_time=_deadline(effect, intent, now, bound),
         step_time=action.created_time,
         action_key=idempotency_key(saga.id, effect.step, Direction.ACTION) if about_action else None,
         action_method=action.method if direction is Direction.COMPENSATION else None,
         traceparent=saga.traceparent,
         tracestate=saga.tracestate,
         parses=partial(definition.parses, effect.step, direction),
+        saga_deadline_time=bound,
     )
 
 
@@ -68,14 +70,12 @@ def _later(intent: Intent, waited_us: int) -> Intent:
     return replace(intent, attempts=(*before, replace(last, start_time=Instant(last.start_time + waited_us))))
 
 
-def _deadline(saga: Saga, effect: Call, intent: Intent, now: Instant) -> Instant:
+def _deadline(effect: Call, intent: Intent, now: Instant, bound: Instant | None) -> Instant:
     """What a slow ledger took is given back, or a short timeout would be over before anything was sent, again and
     again. The saga's own deadline does not move.
     """
     deadline = Instant(effect.deadline_time + max(0, now - intent.attempt_start_time))
-    if intent.direction is Direction.ACTION and not saga.point_of_no_return_passed:
-        return min(deadline, saga.deadline_time)
-    return deadline
+    return deadline if bound is None else min(deadline, bound)
 
 
 def _intent(saga: Saga, effect: Call, direction: Direction) -> Intent:

@@ -7,6 +7,8 @@ Guarantees of every adapter:
 * An answer with the outcome `NOT_SENT` means that the request was never handed to a channel, or that the participant
   said
   it did not begin.
+* No instance is given more calls at once than it states; a call waits in its turn for a slot, for at most its own
+  timeout, and is then `NOT_SENT`.
 * An answer with the outcome `SUCCEEDED` carries bytes that parse as the method's response type.
 * Cancelling the awaiting task cancels the call at the participant.
 """
@@ -24,15 +26,21 @@ if TYPE_CHECKING:
     from amends_coordinator.core.answer import Answer
 
 
+FULL = "PARTICIPANT_FULL"
+"""The reason of an answer `NOT_SENT` where every instance had as many calls under way as it takes. It says nothing
+about whether the participant answers."""
+
+
 class CallRequest(NamedTuple):
     """One attempt of one call, with everything that its metadata says.
 
     A tuple, because every call makes one and a frozen dataclass of this size takes three times as long.
 
     `method` is "package.Service/Method"; `participant` the name that serves it ("" : whichever announces the service);
-    `deadline_time` ends it; `action_key` is set on a compensation and a lookup; `action_method`, the method that the
-    action was called with, on a compensation; `step_time` is when the action's first attempt was announced;
-    `parses` tells whether bytes parse as the method's response type.
+    `deadline_time` ends it, later by the time for which it waited for a slot at a full participant, but never later
+    than `saga_deadline_time`, where there is one; `action_key` is set on a compensation and a lookup; `action_method`,
+    the method that the action was called with, on a compensation; `step_time` is when the action's first attempt was
+    announced; `parses` tells whether bytes parse as the method's response type.
     """
 
     saga_id: SagaId
@@ -52,6 +60,7 @@ class CallRequest(NamedTuple):
     traceparent: str
     tracestate: str
     parses: Callable[[bytes], bool]
+    saga_deadline_time: Instant | None = None
 
 
 class Participants(Protocol):

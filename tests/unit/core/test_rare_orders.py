@@ -141,3 +141,21 @@ def test_a_settle_delay_counts_from_the_end_of_an_attempt_that_began_late() -> N
           order lookup waits until 25s
         """,
     )
+
+
+def test_a_settle_delay_allows_for_the_slot_that_an_attempt_may_have_waited_for() -> None:
+    """S4: a call waits for a slot for at most its timeout before it leaves; of one whose coordinator is gone nobody
+    knows for how long it did.
+    """
+    play(
+        saga_with((step("order", lookup=True, settle_delay_s=5, at_most_once=True),)),
+        """
+        start
+          call order action #1
+        [1s] adopt
+          order action UNKNOWN
+          call order lookup #1
+        order lookup NOT_FOUND
+          order lookup waits until 15s
+        """,
+    )
