@@ -324,6 +324,7 @@ def _engine_settings(settings: Settings) -> EngineSettings:
         max_running_sagas=settings.max_running_sagas,
         payload_limit_bytes=settings.payload_limit_bytes,
         abort_grace_s=settings.abort_grace_s,
+        retention_s=settings.retention_s,
     )
 
 

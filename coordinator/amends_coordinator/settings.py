@@ -76,6 +76,10 @@ class Settings(BaseSettings):
     payload_limit_bytes: int = Field(default=1 << 20, ge=1_024, le=64 << 20)
     """The greatest size, in bytes, of one payload: an input, a participant's descriptors. Default 1,048,576."""
 
+    retention_s: float = Field(default=30 * 86_400.0, ge=0, le=100 * 366 * 86_400.0, allow_inf_nan=False)
+    """How long, in seconds, an ended saga is kept whole. Then its payloads, labels and calls are removed, and its row
+    stays; 0 keeps everything for ever. Default 2,592,000, which is 30 days."""
+
     stop_grace_s: Seconds = 10.0
     """How long, in seconds, a stopping coordinator lets calls finish before it hands its sagas over. Default 10."""
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from amends_coordinator.core.effects import Effect
     from amends_coordinator.core.events import Event
-    from amends_coordinator.core.ids import SagaId
+    from amends_coordinator.core.ids import Instant, SagaId
     from amends_coordinator.core.saga import Saga
     from amends_coordinator.definitions.catalog import Catalog
     from amends_coordinator.definitions.compiled import CompiledDefinition
@@ -173,6 +173,11 @@ class Drivers:
             if len(self._ended) > ENDS_REMEMBERED:
                 self._ended.popitem(last=False)
 
+    def forget_ends(self, ended_before: Instant) -> None:
+        """Forget the sagas that ended before an instant: retention has emptied them in the ledger."""
+        for saga_id in [each for each, stored in self._ended.items() if _has_ended(stored.saga, ended_before)]:
+            del self._ended[saga_id]
+
     def _failed(self, saga_id: SagaId, error: Exception) -> None:
         self._around.telemetry.driver_failed(saga_id, error)
         if self._stopping:
@@ -224,6 +229,10 @@ class Drivers:
         if stored is None:
             raise UnknownPlanError(f"saga {saga.id} runs {saga.plan.name} {saga.plan.version}: not in the ledger")
         return self._catalog.compiled(stored)
+
+
+def _has_ended(saga: Saga, before: Instant) -> bool:
+    return saga.ended_time is not None and saga.ended_time < before
 
 
 def _payload_bytes(saga: Saga) -> int:

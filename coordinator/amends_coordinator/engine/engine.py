@@ -13,6 +13,7 @@ from amends_coordinator.engine.driver import Surroundings
 from amends_coordinator.engine.drivers import RESTING, Drivers
 from amends_coordinator.engine.hashing import RECIPE, input_hash
 from amends_coordinator.engine.lease import Lease
+from amends_coordinator.engine.retention import Retention
 from amends_coordinator.engine.sweeper import Sweeper
 from amends_coordinator.engine.verbs import Verbs
 from amends_coordinator.engine.waiting import Waiters
@@ -64,6 +65,7 @@ class Engine:
             self._around, catalog, settled=self._saga_settled, left=self._saga_left, fenced=self._end_fenced
         )
         self._sweeper = Sweeper(self._around, self._drivers)
+        self._retention = Retention(self._around, emptied=self._drivers.forget_ends)
         self.verbs = Verbs(self._around, ids, nudge=self.nudge)
         """Carries out what people ask of sagas."""
         self._stopping = False
@@ -86,8 +88,17 @@ class Engine:
         self._around.lease.renew(began_s)
 
     async def run(self) -> None:
-        """Sweep until `stop`. Raises `NodeFencedError` if this incarnation is shut out."""
-        await self._sweeper.run()
+        """Sweep, and empty old sagas beside it, until `stop`.
+
+        Raises:
+            NodeFencedError: this incarnation is shut out.
+        """
+        emptying = asyncio.create_task(self._retention.run(), name="retention")
+        try:
+            await self._sweeper.run()
+        finally:
+            emptying.cancel()
+            await asyncio.gather(emptying, return_exceptions=True)
 
     async def stop(self, grace_s: float) -> None:
         """Take no new work, let calls under way end within the grace, then let go of every saga. Safe to repeat."""

@@ -16,6 +16,7 @@ class EngineSettings:
     payload_limit_bytes: the largest request that is sent.
     abort_grace_s: how long calls in flight may go on when their saga begins to roll back.
     idle_unload_s: a saga that waits longer than this leaves memory and comes back by its due time.
+    retention_s: how long an ended saga is kept whole; 0: for ever.
     """
 
     sweep_interval_s: float = 1.0
@@ -25,3 +26,4 @@ class EngineSettings:
     payload_limit_bytes: int = 1_048_576
     abort_grace_s: float = 5.0
     idle_unload_s: float = 5.0
+    retention_s: float = 30 * 86_400.0

@@ -69,7 +69,10 @@ def saga_summary(stored: StoredSaga, definition: CompiledDefinition) -> saga_pb2
         node=stored.owner or "",
         traceparent=saga.traceparent,
     )
-    _write_any(message.input, definition.input_type, saga.input)
+    if stored.purged is None:
+        _write_any(message.input, definition.input_type, saga.input)
+    else:
+        message.purged = True
     if saga.labels:
         message.labels.update(saga.labels)
     if saga.failure is not None:

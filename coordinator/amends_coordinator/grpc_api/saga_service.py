@@ -11,6 +11,7 @@ from amends_coordinator.core.definition import StoredDefinition
 from amends_coordinator.core.ids import DefinitionVersion, SagaId
 from amends_coordinator.definitions.errors import PayloadError
 from amends_coordinator.definitions.registration import resolve
+from amends_coordinator.engine.hashing import is_hash_of
 from amends_coordinator.grpc_api.definition_list import definition_page
 from amends_coordinator.grpc_api.errors import SagaIdInUseError, SagaNotFoundError
 from amends_coordinator.grpc_api.mapping import (
@@ -246,12 +247,19 @@ class SagaService:
             raise SagaIdInUseError(stored.saga.id, "definition")
         compiled = await self._definitions.of(stored)
         try:
-            equal = compiled.canonical_input(type_name(request.input), request.input.value) == stored.saga.input
+            equal = _is_input_of(stored, compiled.canonical_input(type_name(request.input), request.input.value))
         except PayloadError:
             equal = False
         if not equal:
             raise SagaIdInUseError(stored.saga.id, "input")
         return await self._answer(Started(started=False, stored=stored), compiled, wait_s)
+
+
+def _is_input_of(stored: StoredSaga, canonical: bytes) -> bool:
+    """Whether a saga was started with this input; of one that retention has emptied the hash is left to compare."""
+    if stored.purged is None:
+        return canonical == stored.saga.input
+    return is_hash_of(canonical, value=stored.purged.value, recipe=stored.purged.recipe)
 
 
 def _version(checks: Checks, path: str, version: str) -> str:

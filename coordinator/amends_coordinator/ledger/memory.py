@@ -15,9 +15,10 @@ import structlog
 from amends_coordinator.core.ids import Instant
 from amends_coordinator.core.states import DeadLetterReason
 from amends_coordinator.ledger.memory_repairs import MemoryRepairs
-from amends_coordinator.ledger.memory_store import MemoryStore, Node, Record, merged
+from amends_coordinator.ledger.memory_store import MemoryStore, Node, Record, emptied, merged
 from amends_coordinator.ports.ledger import (
     DefinitionPage,
+    InputHash,
     LedgerLockedError,
     Page,
     Started,
@@ -88,7 +89,10 @@ class MemoryLedger(MemoryRepairs):
             )
         stored = StoredSaga(saga=new.saga, version=1, owner=new.owner)
         self.store.records[new.saga.id] = Record(
-            stored=stored, start_token=new.start_token, participants=frozenset(new.participants)
+            stored=stored,
+            start_token=new.start_token,
+            input_hash=InputHash(value=new.input_hash, recipe=new.input_hash_recipe),
+            participants=frozenset(new.participants),
         )
         return Started(started=True, stored=stored)
 
@@ -137,6 +141,22 @@ class MemoryLedger(MemoryRepairs):
             record.stored = stored
             claimed.append(stored)
         return claimed
+
+    async def purge(self, *, ended_before: Instant, limit: int) -> int:
+        """See the port."""
+        await self._writing()
+        over = sorted(
+            (record.stored.saga.ended_time, saga_id)
+            for saga_id, record in self.store.records.items()
+            if _may_be_emptied(record.stored)
+            and record.stored.saga.ended_time is not None
+            and record.stored.saga.ended_time < ended_before
+        )
+        for _, saga_id in over[:limit]:
+            record = self.store.records[saga_id]
+            record.stored, record.last_write = emptied(record), None
+            record.participants = frozenset()
+        return len(over[:limit])
 
     async def list_sagas(
         self, *, states: frozenset[SagaState], limit: int, before: tuple[Instant, SagaId] | None
@@ -251,6 +271,11 @@ def _position(stored: StoredSaga) -> tuple[Instant, SagaId]:
 
 def _definition_position(stored: StoredDefinition) -> tuple[Instant, str, DefinitionVersion]:
     return (stored.created_time, stored.name, stored.version)
+
+
+def _may_be_emptied(stored: StoredSaga) -> bool:
+    saga = stored.saga
+    return stored.purged is None and saga.state.ended and saga.due_time is None and not saga.attention_required
 
 
 def _is_due(stored: StoredSaga, node: NodeId, now: Instant) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from amends_coordinator.core.definition import StoredDefinition
 from amends_coordinator.core.ids import DefinitionVersion, Instant, NodeId, SagaId, StepName
 from amends_coordinator.core.saga import DeadLetter, Intent, Saga
 from amends_coordinator.ports.ledger import (
+    InputHash,
     InstanceRow,
     LedgerUnavailableError,
     NodeFencedError,
@@ -34,6 +36,7 @@ class Record:
 
     stored: StoredSaga
     start_token: str
+    input_hash: InputHash
     participants: frozenset[str] = frozenset()
     last_write: Write | None = None
 
@@ -120,6 +123,17 @@ def _planned(make_plan: Callable[[StoredDefinition], Plan], definition: StoredDe
         raise UnknownPlanError(
             f"definition {definition.name} {definition.version} gives no plan: {error}; run the release that stored it"
         ) from error
+
+
+def emptied(record: Record) -> StoredSaga:
+    """A saga as retention leaves it."""
+    saga = record.stored.saga
+    failure = None if saga.failure is None else replace(saga.failure, message="")
+    letters = tuple(replace(letter, last_error="") for letter in saga.dead_letters)
+    left = replace(
+        saga, input=b"", output=None, labels=MappingProxyType({}), intents=(), failure=failure, dead_letters=letters
+    )
+    return replace(record.stored, saga=left, version=record.stored.version + 1, purged=record.input_hash)
 
 
 def merged(old: Saga, write: Write) -> Saga:

@@ -46,8 +46,10 @@ SETTLED = "state IN ('COMMITTED', 'COMPENSATED')"
 step; what is indexed here costs it nothing until its end. The few that run are found by their state.
 """
 
-UNPURGED = "ended_time IS NOT NULL AND NOT purged"
-"""The sagas that retention has to look at, as its index knows them."""
+UNPURGED = "state IN ('COMMITTED', 'COMPENSATED') AND due_time IS NULL AND NOT attention_required AND NOT purged"
+"""The sagas that retention may empty once their time has come, as its index knows them: however many wait for a person,
+it doesn't look at them again and again.
+"""
 
 EPOCH = "1970-01-01 00:00:00.000000"
 """Stands in columns that were added to rows which exist, until the migration has filled them."""

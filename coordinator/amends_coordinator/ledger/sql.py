@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from amends_coordinator.core.ids import Instant
-from amends_coordinator.ledger import migrate, reads, tasks
+from amends_coordinator.ledger import migrate, purge, reads, tasks
 from amends_coordinator.ledger.batch import Applied
 from amends_coordinator.ledger.plans import Plans
 from amends_coordinator.ledger.pool import ReadPool
@@ -197,6 +197,12 @@ class SqlLedger(SqlRepairs):
             await self.tell_unreadable(unreadable, now)
         loaded = (found.get(saga_id) for saga_id in ids)
         return [stored for stored in loaded if isinstance(stored, StoredSaga)]
+
+    async def purge(self, *, ended_before: Instant, limit: int) -> int:
+        """See the port."""
+        return await self._opened().writer.run(
+            lambda connection: purge.purge(connection, ended_before=ended_before, limit=limit)
+        )
 
     async def list_sagas(
         self, *, states: frozenset[SagaState], limit: int, before: tuple[Instant, SagaId] | None

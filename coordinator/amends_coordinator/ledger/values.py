@@ -11,7 +11,7 @@ from amends_coordinator.core.ids import DeadLetterId, DefinitionVersion, NodeId,
 from amends_coordinator.core.saga import Attempt, DeadLetter, Failure, Intent, Saga
 from amends_coordinator.core.states import DeadLetterReason, Direction, IntentState, Outcome, Resolution, SagaState
 from amends_coordinator.ledger.instants import text_to_instant
-from amends_coordinator.ports.ledger import InstanceRow, ParticipantRow, StoredSaga
+from amends_coordinator.ports.ledger import InputHash, InstanceRow, ParticipantRow, StoredSaga
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,7 +58,12 @@ def stored_saga(
         tracestate=row["tracestate"],
     )
     owner = row["owner"]
-    return StoredSaga(saga=saga, version=row["version"], owner=None if owner is None else NodeId(owner))
+    return StoredSaga(
+        saga=saga,
+        version=row["version"],
+        owner=None if owner is None else NodeId(owner),
+        purged=InputHash(value=row["input_hash"], recipe=row["input_hash_recipe"]) if row["purged"] else None,
+    )
 
 
 def _failure(row: RowMapping) -> Failure | None:

@@ -76,12 +76,27 @@ class SupersededError(LedgerError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InputHash:
+    """What is left of the input of a saga that retention has emptied: its hash, and the name of the recipe that made
+    it.
+    """
+
+    value: bytes
+    recipe: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSaga:
-    """A saga as it stands in the ledger. `version` counts its writes, from 1; `owner` drives it (None: nobody)."""
+    """A saga as it stands in the ledger. `version` counts its writes, from 1; `owner` drives it (None: nobody).
+
+    `purged` is set where retention has emptied it: only its row is left, and `saga` has neither payloads nor labels nor
+    intents.
+    """
 
     saga: Saga
     version: int
     owner: NodeId | None
+    purged: InputHash | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,6 +249,21 @@ class Ledger(Repairs, Protocol):
         compensated saga is due if steps are left that follow its compensation; otherwise an ended saga never is. Each
         gets this node as its owner (`version` + 1 where that changes). Oldest due first. A saga that can't be read is
         left out, logged, and due again a minute later, so that it keeps no others waiting; it gets a dead letter.
+
+        Raises:
+            NodeFencedError.
+        """
+        ...
+
+    async def purge(self, *, ended_before: Instant, limit: int) -> int:
+        """Empty up to `limit` sagas that ended before an instant, the ones first that ended first; answers how many
+        were emptied (fewer than `limit`: there are no more just now).
+
+        Input, output, labels, chosen participants and intents are removed, and with them every word of a participant
+        that may quote a payload: the failure's message and the last errors of dead letters. What stays is the row (id,
+        definition, state, times, the failure's step, reason and code, the input's hash), dead letters and the audit.
+        Its `version` grows, its times stay as they are. A saga that has an open dead letter or something left to do is
+        left alone, and one that somebody keeps locked is left for later.
 
         Raises:
             NodeFencedError.

@@ -51,6 +51,14 @@ class Telemetry(Protocol):
         """The sweeper could not reach the ledger; it goes on trying. Told for each pass that fails."""
         ...
 
+    def sagas_purged(self, count: int) -> None:
+        """Retention has emptied so many ended sagas since it told so last."""
+        ...
+
+    def retention_failed(self, error: BaseException) -> None:
+        """Retention met what it can't make sense of; it goes on trying."""
+        ...
+
     def participant_announced(self, instance: InstanceRow, services: Sequence[str]) -> None:
         """An instance of a participant serves these services. Told for each renewal, too, and for those that the ledger
         knew at the start: an adapter that cares has to see whether it is new.

@@ -129,6 +129,14 @@ class LogTelemetry:
         tell(names.LEDGER_UNAVAILABLE, **{names.ERROR: str(error)[:TEXT_LIMIT]})
         self.failed_passes += 1
 
+    def sagas_purged(self, count: int) -> None:
+        """Retention has emptied ended sagas."""
+        self._log.info(names.SAGAS_PURGED, **{names.COUNT: count})
+
+    def retention_failed(self, error: BaseException) -> None:
+        """Retention met what it can't make sense of."""
+        self._log.error(names.RETENTION_FAILED, exc_info=error)
+
     def participant_announced(self, instance: InstanceRow, services: Sequence[str]) -> None:
         """An instance is announced, or its announcement renewed."""
         if self._debug:

@@ -232,7 +232,9 @@ class Saga(_message.Message):
     unproven: _builtins.bool
     """Whether its end rests on an assumption that no participant has proven."""
     purged: _builtins.bool
-    """Whether only its row is left: payloads and intents were removed by retention."""
+    """Whether only its row is left: retention has removed input, output, labels and intents. It runs as little again as any
+    other that has ended: starting it again with an equal input answers it as it is.
+    """
     point_of_no_return_passed: _builtins.bool
     """Whether it is past the point of no return: nothing is compensated any more."""
     abort_requested: _builtins.bool
@@ -249,7 +251,7 @@ class Saga(_message.Message):
     """How often its row was written. Grows with every change."""
     @_builtins.property
     def input(self) -> _any_pb2.Any:
-        """The input it was started with."""
+        """The input it was started with. Unset once it is `purged`."""
 
     @_builtins.property
     def output(self) -> _any_pb2.Any:
@@ -261,7 +263,9 @@ class Saga(_message.Message):
 
     @_builtins.property
     def failure(self) -> Global___Failure:
-        """The first cause of its rolling back; kept for ever. Unset while there is none."""
+        """The first cause of its rolling back; kept for ever, but for its message, which retention removes. Unset while there is
+        none.
+        """
 
     @_builtins.property
     def due_time(self) -> _timestamp_pb2.Timestamp:
@@ -275,7 +279,7 @@ class Saga(_message.Message):
 
     @_builtins.property
     def update_time(self) -> _timestamp_pb2.Timestamp:
-        """When its row was written last."""
+        """When its row was written last; that retention emptied it doesn't count."""
 
     @_builtins.property
     def end_time(self) -> _timestamp_pb2.Timestamp:
@@ -356,7 +360,7 @@ class Failure(_message.Message):
     status_code: _builtins.str
     """The participant's gRPC status code by name, for example "FAILED_PRECONDITION". Empty: no answer was the cause."""
     message: _builtins.str
-    """What went wrong, in words; at most 2 KiB, control characters escaped."""
+    """What went wrong, in words; at most 2 KiB, control characters escaped. Empty once the saga is `purged`."""
     @_builtins.property
     def failure_time(self) -> _timestamp_pb2.Timestamp:
         """When it was recorded."""

@@ -84,6 +84,7 @@ class Telemetry:
     outages: int = 0
     announced: list[str] = field(default_factory=list[str])
     left: list[str] = field(default_factory=list[str])
+    purged: list[int] = field(default_factory=list[int])
 
     def saga_started(self, saga: Saga) -> None:
         """See the port."""
@@ -116,6 +117,14 @@ class Telemetry:
     def ledger_unavailable(self, error: BaseException) -> None:
         """See the port."""
         self.outages += 1
+
+    def sagas_purged(self, count: int) -> None:
+        """See the port."""
+        self.purged.append(count)
+
+    def retention_failed(self, error: BaseException) -> None:
+        """See the port."""
+        self.failures.append(error)
 
     def participant_announced(self, instance: InstanceRow, services: Sequence[str]) -> None:
         """See the port."""

@@ -84,7 +84,9 @@ def _index() -> None:
     _index_sagas("ix_saga_updated", SETTLED, "updated_time", "state", "created_time", "id")
     _index_sagas("ix_saga_attention", "attention_required", "state", "created_time", "id")
     _index_sagas("ix_saga_unproven", "unproven", "state", "created_time", "id")
-    _index_sagas("ix_saga_retention", "ended_time IS NOT NULL AND NOT purged", "ended_time")
+    _index_sagas(
+        "ix_saga_retention", f"{SETTLED} AND due_time IS NULL AND NOT attention_required AND NOT purged", "ended_time"
+    )
 
 
 def _index_sagas(name: str, where: str, *columns: str) -> None:
