@@ -17,7 +17,12 @@ MOST_LISTED = 12
 
 def quote(text: str) -> str:
     """Somebody else's text as it may stand in a message: escaped, and cut where it is long."""
-    return repr(text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}…")
+    return repr(clip(text))
+
+
+def clip(text: str) -> str:
+    """A text, cut where it is long."""
+    return text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}…"
 
 
 def listing(names: Iterable[str]) -> str:

@@ -59,6 +59,11 @@ class Schema:
             if name not in self._files:
                 self._index(FileDescriptorProto.FromString(known.serialized_pb))
 
+    @property
+    def pool(self) -> DescriptorPool:
+        """The descriptors that were needed so far."""
+        return self._pool
+
     def message(self, full_name: str) -> Descriptor:
         """The message of this name.
 

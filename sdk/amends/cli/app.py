@@ -10,7 +10,9 @@ from importlib.metadata import version as installed_version
 
 import typer
 
+from amends.cli.check import check
 from amends.cli.deadletter import deadletter_commands
+from amends.cli.definition import definition_commands
 from amends.cli.dev import dev
 from amends.cli.errors import PlainErrors
 from amends.cli.generate import generate
@@ -21,7 +23,8 @@ from amends.cli.saga_verbs import abort, run_now, terminate
 app = typer.Typer(
     name="amends",
     cls=PlainErrors,
-    help="Run a saga coordinator, generate typed stubs for your services, start sagas, look at them and repair them.",
+    help="Run a saga coordinator, generate typed stubs for your services, check saga definitions, start sagas, look at"
+    " them and repair them.",
     no_args_is_help=True,
     add_completion=False,
     # Plain help and plain errors: they are read in terminals, logs and pipes alike.
@@ -32,10 +35,12 @@ app.command()(dev)
 app.command()(serve)
 app.command()(migrate)
 app.command()(generate)
+app.command()(check)
 saga_commands.command()(abort)
 saga_commands.command()(run_now)
 saga_commands.command()(terminate)
 app.add_typer(saga_commands, name="saga")
+app.add_typer(definition_commands, name="definition")
 app.add_typer(deadletter_commands, name="deadletter")
 
 

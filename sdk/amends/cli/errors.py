@@ -7,6 +7,9 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+USAGE = 2
+"""Exit code of a command that was given what it can't use."""
+
 
 class CommandError(Exception):
     """A command can't do what it was asked to. Its lines say what is wrong, where, and what to do now."""

@@ -16,7 +16,7 @@ from typing import Any as Json
 from google.protobuf.any_pb2 import Any
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
-from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.descriptor_pool import Default, DescriptorPool
 from google.protobuf.json_format import MessageToDict, Parse, ParseError
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
@@ -116,7 +116,7 @@ def _packed(pool: DescriptorPool, wanted: Descriptor, text: str, option: str) ->
     try:
         Parse(text, message, descriptor_pool=pool)
     except (ParseError, ValueError, TypeError, RecursionError) as error:
-        raise CommandError(*_explain(str(error), name, option)) from error
+        raise CommandError(*explain_parse_error(str(error), name, option)) from error
     return Any(type_url=f"type.googleapis.com/{name}", value=message.SerializeToString(deterministic=True))
 
 
@@ -155,9 +155,12 @@ def _add(pool: DescriptorPool, files: dict[str, FileDescriptorProto], name: str,
     if name in added:
         return
     added.add(name)
-    for imported in files[name].dependency:
+    # What comes with protobuf need not be sent along.
+    is_known = name not in files and name.startswith("google/protobuf/")
+    file = FileDescriptorProto.FromString(Default().FindFileByName(name).serialized_pb) if is_known else files[name]
+    for imported in file.dependency:
         _add(pool, files, imported, added)
-    pool.AddSerializedFile(files[name].SerializeToString())
+    pool.AddSerializedFile(file.SerializeToString())
 
 
 def _check_json(text: str, type_name: str, option: str) -> None:
@@ -174,7 +177,7 @@ def _check_json(text: str, type_name: str, option: str) -> None:
         raise CommandError(f"{option} must be a JSON object with the fields of {type_name}.")
 
 
-def _explain(said: str, type_name: str, option: str) -> list[str]:
+def explain_parse_error(said: str, type_name: str, option: str) -> list[str]:
     """Protobuf's complaint with the field's whole path in front."""
     path: list[str] = []
     while found := FIELD.match(said):
