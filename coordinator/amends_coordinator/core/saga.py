@@ -154,6 +154,11 @@ class Saga:
         return None
 
     @property
+    def begun(self) -> bool:
+        """Whether anything was ever announced for it."""
+        return bool(self.intents) or self.state is not SagaState.RUNNING
+
+    @property
     def attention_required(self) -> bool:
         """Whether at least one dead letter is open, in any state."""
         return any(letter.closed_time is None for letter in self.dead_letters)

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from amends_coordinator.core.ids import Instant
-from amends_coordinator.core.states import DeadLetterReason
+from amends_coordinator.core.states import DeadLetterReason, SagaState
 from amends_coordinator.ledger.memory_repairs import MemoryRepairs
 from amends_coordinator.ledger.memory_store import MemoryStore, Node, Record, emptied, merged
+from amends_coordinator.ledger.picking import Picking
 from amends_coordinator.ports.ledger import (
+    ROOMY,
     DefinitionPage,
     InputHash,
     LedgerLockedError,
@@ -34,8 +36,8 @@ if TYPE_CHECKING:
     from amends_coordinator.core.definition import StoredDefinition
     from amends_coordinator.core.ids import DefinitionVersion, NodeId, SagaId
     from amends_coordinator.core.plan import Plan
-    from amends_coordinator.core.states import SagaState
-    from amends_coordinator.ports.ledger import InstanceRow, NewSaga, ParticipantRow, Write
+    from amends_coordinator.core.saga import Saga
+    from amends_coordinator.ports.ledger import InstanceRow, NewSaga, ParticipantRow, Room, Write
 
 __all__ = ["MemoryLedger", "MemoryStore"]
 
@@ -93,6 +95,7 @@ class MemoryLedger(MemoryRepairs):
             start_token=new.start_token,
             input_hash=InputHash(value=new.input_hash, recipe=new.input_hash_recipe),
             participants=frozenset(new.participants),
+            waits_for=new.waits_for,
         )
         return Started(started=True, stored=stored)
 
@@ -108,6 +111,7 @@ class MemoryLedger(MemoryRepairs):
                 return write.seen_version + 1
             raise SupersededError(self._readable(stored))
         record.stored = replace(stored, saga=merged(stored.saga, write), version=stored.version + 1)
+        record.waits_for = write.waits_for
         record.last_write = write
         return record.stored.version
 
@@ -117,16 +121,22 @@ class MemoryLedger(MemoryRepairs):
         record = self.store.records.get(saga_id)
         return None if record is None else self._readable(record.stored)
 
-    async def claim(self, *, now: Instant, limit: int, held: frozenset[SagaId]) -> Sequence[StoredSaga]:
+    async def claim(
+        self, *, now: Instant, limit: int, held: frozenset[SagaId], room: Room = ROOMY
+    ) -> Sequence[StoredSaga]:
         """See the port."""
         node = await self._writing()
         due = sorted(
-            (record.stored.saga.due_time, saga_id)
+            (not record.stored.saga.begun, record.stored.saga.due_time, saga_id)
             for saga_id, record in self.store.records.items()
-            if _is_due(record.stored, node, now) and record.stored.saga.due_time is not None and saga_id not in held
+            if _is_due(record.stored, node, now) and record.stored.saga.due_time is not None
         )
+        picking = Picking(limit=limit, held=held, room=room)
+        for _, _, saga_id in due:
+            record = self.store.records[saga_id]
+            picking.offer(saga_id, "" if _is_over(record.stored.saga, now) else record.waits_for)
         claimed: list[StoredSaga] = []
-        for _, saga_id in due[:limit]:
+        for saga_id in picking.picked:
             record = self.store.records[saga_id]
             try:
                 stored = self._readable(record.stored)
@@ -282,3 +292,8 @@ def _is_due(stored: StoredSaga, node: NodeId, now: Instant) -> bool:
     due_time = stored.saga.due_time
     free = stored.owner is None or stored.owner == node
     return free and due_time is not None and due_time <= now
+
+
+def _is_over(saga: Saga, now: Instant) -> bool:
+    """Whether the saga's timeout rolls it back, so that it is looked at whatever it waits for."""
+    return saga.state is SagaState.RUNNING and not saga.point_of_no_return_passed and saga.deadline_time <= now

@@ -45,6 +45,7 @@ class MemoryRepairs(MemoryAccess):
         if record.stored.version != write.seen_version:
             raise SupersededError(self._readable(record.stored))
         _change(record, merged(record.stored.saga, write))
+        record.waits_for = write.waits_for
         self.store.audit[audit.id] = audit
         return record.stored.version
 
@@ -57,6 +58,7 @@ class MemoryRepairs(MemoryAccess):
         saga = record.stored.saga
         if saga.state is SagaState.RUNNING and not (saga.abort_requested or saga.point_of_no_return_passed):
             _change(record, _aborted(saga, failure))
+            record.waits_for = ""
             self.store.audit[audit.id] = audit
         saga = record.stored.saga
         accepted = saga.abort_requested or saga.state not in (SagaState.RUNNING, SagaState.COMMITTED)

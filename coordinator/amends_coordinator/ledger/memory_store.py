@@ -38,6 +38,7 @@ class Record:
     start_token: str
     input_hash: InputHash
     participants: frozenset[str] = frozenset()
+    waits_for: str = ""
     last_write: Write | None = None
 
 

@@ -28,6 +28,7 @@ SAGA_CHANGES = (
     "state", "version", "written_by", "due_time", "point_of_no_return_passed", "abort_requested", "unproven",
     "attention_required", "compensations_owed", "output", "failure_step", "failure_reason", "failure_code",
     "failure_message", "failure_time", "updated_time", "progress_time", "ended_time", "deadline_time",
+    "begun", "waits_for",
 )  # fmt: skip
 """The columns of a saga that its decisions change."""
 
@@ -63,14 +64,14 @@ def clean(text: str) -> str:
 
 def saga_update(write: Write, written_by: str, instant: EncodeInstant) -> Row:
     """The values of `SAGA_CHANGES`, then the id."""
-    return (*_saga_changes(write.saga, write.seen_version + 1, written_by, instant), write.saga.id)
+    return (*_saga_changes(write, write.seen_version + 1, written_by, instant), write.saga.id)
 
 
 def saga_insert(new: NewSaga, written_by: str, instant: EncodeInstant) -> Row:
     """The values of `SAGA_COLUMNS`."""
     saga = new.saga
     return (
-        *_saga_changes(saga, 1, written_by, instant),
+        *_saga_changes(new, 1, written_by, instant),
         saga.id,
         new.owner,
         saga.plan.name,
@@ -86,7 +87,8 @@ def saga_insert(new: NewSaga, written_by: str, instant: EncodeInstant) -> Row:
     )
 
 
-def _saga_changes(saga: Saga, version: int, written_by: str, instant: EncodeInstant) -> Row:
+def _saga_changes(content: NewSaga | Write, version: int, written_by: str, instant: EncodeInstant) -> Row:
+    saga = content.saga
     failure = saga.failure
     return (
         str(saga.state),
@@ -108,6 +110,8 @@ def _saga_changes(saga: Saga, version: int, written_by: str, instant: EncodeInst
         instant(saga.progress_time),
         instant(saga.ended_time),
         instant(saga.deadline_time),
+        saga.begun,
+        clean(content.waits_for),
     )
 
 

@@ -23,6 +23,7 @@ from sqlalchemy import (
     Text,
     false,
     text,
+    true,
 )
 
 from amends_coordinator.ledger.instants import InstantType
@@ -148,6 +149,21 @@ saga = Table(
     ),
     Column("written_by", String(96), nullable=False, comment="node_id:batch of the last decision of an owner."),
     _instant("due_time", "When something is to be done next, without being asked (UTC); null: never.", nullable=True),
+    Column(
+        "begun",
+        Boolean(),
+        nullable=False,
+        server_default=true(),
+        comment="Whether a call was ever announced for it. Of sagas that are due, begun ones come first.",
+    ),
+    Column(
+        "waits_for",
+        Text(),
+        nullable=False,
+        server_default="",
+        comment="The participant that its next call goes to, or that has its call now; empty: none, or several. While "
+        "that one has its share of the memory the saga is left where it is.",
+    ),
     _flag("point_of_no_return_passed", "Whether it can't be rolled back any more."),
     _flag("abort_requested", "Whether an abort was accepted."),
     _flag("unproven", "Whether its end rests on an assumption that nobody proved."),
@@ -186,7 +202,7 @@ saga = Table(
     ForeignKeyConstraint(
         ["definition_name", "definition_version"], ["saga_definition.name", "saga_definition.version"]
     ),
-    _index_where("ix_saga_due", ACTIVE, "due_time"),
+    _index_where("ix_saga_due", ACTIVE, "begun", "due_time", "waits_for"),
     Index("ix_saga_state", "state", "created_time", "id"),
     _index_where("ix_saga_definition", SETTLED, "definition_name", "state", "created_time", "id"),
     _index_where("ix_saga_definition_version", SETTLED, "definition_version", "state", "created_time", "id"),

@@ -20,6 +20,7 @@ from amends_coordinator.ledger.pool import ReadPool
 from amends_coordinator.ledger.sql_repairs import SqlRepairs
 from amends_coordinator.ledger.writer import Statistics, Writer
 from amends_coordinator.ports.ledger import (
+    ROOMY,
     LedgerUnavailableError,
     NodeFencedError,
     Started,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         NewSaga,
         Page,
         ParticipantRow,
+        Room,
         Write,
     )
 
@@ -177,13 +179,15 @@ class SqlLedger(SqlRepairs):
             raise found
         return found
 
-    async def claim(self, *, now: Instant, limit: int, held: frozenset[SagaId]) -> Sequence[StoredSaga]:
+    async def claim(
+        self, *, now: Instant, limit: int, held: frozenset[SagaId], room: Room = ROOMY
+    ) -> Sequence[StoredSaga]:
         """See the port."""
         access = self._opened()
         if access.others_left:
             await self._release_others(access)
         ids = await access.writer.run(
-            lambda connection: tasks.claim(connection, access.node, now=now, limit=limit, held=held)
+            lambda connection: tasks.claim(connection, access.node, now=now, limit=limit, held=held, room=room)
         )
         if not ids:
             return []

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, and_, bindparam, delete, false, func, or_, select, text, update
+from sqlalchemy import ColumnElement, Select, and_, bindparam, delete, false, func, or_, select, text, true, update
 
 from amends_coordinator.core.ids import Instant, NodeId, SagaId
+from amends_coordinator.core.states import SagaState
 from amends_coordinator.ledger import schema, values
+from amends_coordinator.ledger.picking import Picking
 from amends_coordinator.ledger.rows import clean
+from amends_coordinator.ports.ledger import ROOMY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 
     from amends_coordinator.core.definition import StoredDefinition
     from amends_coordinator.ledger.dialect import SqlDialect
-    from amends_coordinator.ports.ledger import InstanceRow, ParticipantRow
+    from amends_coordinator.ports.ledger import InstanceRow, ParticipantRow, Room
 
 
 SLICE = 500
@@ -88,31 +91,54 @@ def heartbeat(connection: Connection, node_id: NodeId, now: Instant) -> None:
 
 
 def claim(
-    connection: Connection, node_id: NodeId, *, now: Instant, limit: int, held: frozenset[SagaId]
+    connection: Connection, node_id: NodeId, *, now: Instant, limit: int, held: frozenset[SagaId], room: Room = ROOMY
 ) -> Sequence[SagaId]:
-    """Become the owner of sagas that are due; answers their ids, oldest due first.
-
-    As many more are looked at as are held, so that held ones never hide others.
+    """Become the owner of sagas that are due; answers their ids, those that have begun first, of both the oldest due
+    first.
     """
     saga = schema.saga
-    due = connection.execute(
-        select(saga.c.id, saga.c.owner)
+    picking = Picking(limit=limit, held=held, room=room)
+    unowned: list[dict[str, str]] = []
+    for begun in (True, False):
+        more = True
+        while more and picking.wanted > 0:
+            # As many more are looked at as are held or picked already, so that those never hide others.
+            most = picking.wanted + picking.passed_over
+            found = connection.execute(_due(node_id, now, begun=begun, crowded=picking.crowded).limit(most)).all()
+            for saga_id, owner, waits_for, is_over in found:
+                if picking.offer(SagaId(saga_id), "" if is_over else waits_for) and owner is None:
+                    unowned.append({"row_id": saga_id})
+            more = len(found) == most  # some were passed over for want of room: they are left out from now on
+    if unowned:
+        claimed = and_(saga.c.id == bindparam("row_id"), saga.c.owner.is_(None))
+        connection.execute(update(saga).where(claimed).values(owner=node_id, version=saga.c.version + 1), unowned)
+    return list(picking.picked)
+
+
+def _due(node_id: NodeId, now: Instant, *, begun: bool, crowded: set[str]) -> Select[Any, Any, Any, bool]:
+    """The sagas that are due, oldest first, without those that wait for a crowded participant; but one whose timeout
+    rolls it back is looked at whatever it waits for. (Any: what SQLAlchemy knows of a column's type.)
+    """
+    saga = schema.saga
+    is_over = and_(
+        saga.c.deadline_time <= now,
+        saga.c.state == SagaState.RUNNING.value,
+        saga.c.point_of_no_return_passed == false(),
+    )
+    fits = or_(saga.c.waits_for.not_in(sorted(crowded)), is_over) if crowded else true()
+    return (
+        select(saga.c.id, saga.c.owner, saga.c.waits_for, is_over)
         .where(
             text(schema.ACTIVE),
+            saga.c.begun == (true() if begun else false()),
             saga.c.due_time <= now,
+            fits,
             or_(saga.c.owner.is_(None), saga.c.owner == node_id),
             saga.c.format <= schema.FORMAT,
         )
         .order_by(saga.c.due_time, saga.c.id)
-        .limit(limit + len(held))
         .with_for_update(key_share=True, skip_locked=True)
-    ).all()
-    chosen = [(SagaId(saga_id), owner) for saga_id, owner in due if saga_id not in held][:limit]
-    unowned = [{"row_id": saga_id} for saga_id, owner in chosen if owner is None]
-    if unowned:
-        claimed = and_(saga.c.id == bindparam("row_id"), saga.c.owner.is_(None))
-        connection.execute(update(saga).where(claimed).values(owner=node_id, version=saga.c.version + 1), unowned)
-    return [saga_id for saga_id, _ in chosen]
+    )
 
 
 def postpone(connection: Connection, ids: Sequence[SagaId], due_time: Instant) -> None:

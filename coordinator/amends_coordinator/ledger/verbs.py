@@ -84,6 +84,7 @@ def request_abort(connection: Connection, saga_id: SagaId, failure: Failure, aud
         "due_time": failure.time,
         "updated_time": failure.time,
         "progress_time": failure.time,
+        "waits_for": "",
     }
     if row["failure_time"] is None:
         changes |= {

@@ -17,7 +17,8 @@ can go wrong is one of the exceptions below.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from amends_coordinator.core.definition import StoredDefinition
@@ -27,7 +28,7 @@ from amends_coordinator.core.states import SagaState
 from amends_coordinator.ports.repairs import Repairs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from amends_coordinator.core.plan import Plan
     from amends_coordinator.ports.connections import StaticConnection
@@ -107,6 +108,7 @@ class NewSaga:
     this node doesn't drive the saga at once; then its `due_time` says when it is to be claimed.
     `input_hash` is kept when retention empties the saga, with the name of its recipe. `participants` are those that the
     saga's input chose for its steps, to be found by; those that its definition names are not among them.
+    `waits_for` is as in `Write`.
     """
 
     saga: Saga
@@ -115,6 +117,7 @@ class NewSaga:
     input_hash: bytes
     input_hash_recipe: str
     participants: tuple[str, ...] = ()
+    waits_for: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,13 +134,26 @@ class Write:
 
     `saga` is the saga after it; `seen_version` the version that it was decided on; `intents` and `dead_letters` are the
     rows that it adds or changes (also part of `saga`); others are left as they are stored. What a saga was started with
-    never changes: its plan, input, labels, creation time and trace context.
+    never changes: its plan, input, labels, creation time and trace context. `waits_for` is the participant that its
+    next call goes to ("": none, or several); what people write leaves it empty, so that the saga is looked at whatever
+    becomes of that participant.
     """
 
     saga: Saga
     seen_version: int
     intents: tuple[Intent, ...] = ()
     dead_letters: tuple[DeadLetter, ...] = ()
+    waits_for: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """How many more sagas may be taken into memory because of what they wait for (`Write.waits_for`): `each` of any one
+    participant, and fewer of those in `left`.
+    """
+
+    each: int
+    left: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +200,10 @@ class DefinitionPage:
 
     definitions: tuple[StoredDefinition, ...]
     next: tuple[Instant, str, DefinitionVersion] | None
+
+
+ROOMY = Room(each=1_000_000_000)
+"""Room for any number."""
 
 
 class Ledger(Repairs, Protocol):
@@ -244,11 +264,16 @@ class Ledger(Repairs, Protocol):
         """
         ...
 
-    async def claim(self, *, now: Instant, limit: int, held: frozenset[SagaId]) -> Sequence[StoredSaga]:
+    async def claim(
+        self, *, now: Instant, limit: int, held: frozenset[SagaId], room: Room = ROOMY
+    ) -> Sequence[StoredSaga]:
         """Take up to `limit` sagas that are due and whose owner is nobody or this node, leaving out those in `held`. A
         compensated saga is due if steps are left that follow its compensation; otherwise an ended saga never is. Each
-        gets this node as its owner (`version` + 1 where that changes). Oldest due first. A saga that can't be read is
-        left out, logged, and due again a minute later, so that it keeps no others waiting; it gets a dead letter.
+        gets this node as its owner (`version` + 1 where that changes). First those that have begun, then those that
+        were never taken up; of both the oldest due first. Of those that wait for one participant no more than `room`
+        says, unless their timeout is over and rolls them back: the others are passed over and keep nobody waiting. A
+        saga that can't be read is left out, logged, and due again a minute later, so that it keeps no others waiting;
+        it gets a dead letter.
 
         Raises:
             NodeFencedError.

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from amends_coordinator.ledger.memory import MemoryLedger
-from amends_coordinator.ports.ledger import LedgerUnavailableError, WriteRefusedError
+from amends_coordinator.ports.ledger import ROOMY, LedgerUnavailableError, WriteRefusedError
 from tests.waiting import pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from amends_coordinator.core.ids import Instant, SagaId
-    from amends_coordinator.ports.ledger import NewSaga, Started, StoredSaga, Write
+    from amends_coordinator.ports.ledger import NewSaga, Room, Started, StoredSaga, Write
 
 
 @dataclass(slots=True)
@@ -50,10 +50,12 @@ class LyingLedger(MemoryLedger):
         self._fail_after("start")
         return started
 
-    async def claim(self, *, now: Instant, limit: int, held: frozenset[SagaId]) -> Sequence[StoredSaga]:
+    async def claim(
+        self, *, now: Instant, limit: int, held: frozenset[SagaId], room: Room = ROOMY
+    ) -> Sequence[StoredSaga]:
         """See the port."""
         self._fail_before("claim")
-        claimed = await super().claim(now=now, limit=limit, held=held)
+        claimed = await super().claim(now=now, limit=limit, held=held, room=room)
         self._fail_after("claim")
         return claimed
 

@@ -11,6 +11,7 @@ from amends_coordinator.core.ids import SagaId
 from amends_coordinator.core.states import DeadLetterReason, SagaState
 from amends_coordinator.ledger.memory import MemoryLedger
 from amends_coordinator.ports.driving import StartRequest
+from amends_coordinator.ports.ledger import ROOMY
 from scenario.v1.scenario_pb2 import ScenarioInput, ScenarioOutput
 from tests.scenarios.sagas import Do
 from tests.unit.engine.rig import NOT_SENT, Rig, rig, stored, succeed
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from amends_coordinator.core.answer import Answer
     from amends_coordinator.core.ids import Instant
-    from amends_coordinator.ports.ledger import StoredSaga, Write
+    from amends_coordinator.ports.ledger import Room, StoredSaga, Write
     from amends_coordinator.ports.participants import CallRequest
 
 BOUND_S = 10.0
@@ -125,9 +126,11 @@ class TellingLedger(MemoryLedger):
         super().__init__()
         self.claimed: Callable[[SagaId], object] = id
 
-    async def claim(self, *, now: Instant, limit: int, held: frozenset[SagaId]) -> Sequence[StoredSaga]:
+    async def claim(
+        self, *, now: Instant, limit: int, held: frozenset[SagaId], room: Room = ROOMY
+    ) -> Sequence[StoredSaga]:
         """See the port."""
-        found = await super().claim(now=now, limit=limit, held=held)
+        found = await super().claim(now=now, limit=limit, held=held, room=room)
         for each in found:
             self.claimed(each.saga.id)
         return found

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, event
 from amends_coordinator.core.states import SagaState
 from amends_coordinator.ledger import reads, schema, tasks
 from amends_coordinator.ledger.plans import Plans
+from amends_coordinator.ports.ledger import ROOMY, Room
 from tests.conformance.ledger.sagas import NODE, advanced, after, full, new, plan_of, saga, write
 from tests.unit.ledger.databases import dialect, make_file, open_file, query
 
@@ -61,8 +62,13 @@ def plan_for(path: Path, question: Callable[[Connection], object]) -> str:
 def test_claims_use_the_index_of_due_sagas(tmp_path: Path) -> None:
     """A million ended sagas cost a claim nothing."""
     path = make_file(tmp_path)
-    found = plan_for(path, lambda connection: tasks.claim(connection, NODE, now=after(1), limit=5, held=frozenset()))
-    assert found.startswith("SEARCH saga USING INDEX ix_saga_due (due_time<?)")
+    for room in (ROOMY, Room(each=5, left={"bank": 0, "shop": 0})):
+
+        def claim(connection: Connection, room: Room = room) -> object:
+            return tasks.claim(connection, NODE, now=after(1), limit=5, held=frozenset(), room=room)
+
+        found = plan_for(path, claim)
+        assert found.startswith("SEARCH saga USING INDEX ix_saga_due (begun=? AND due_time<?)")
 
 
 def test_releasing_looks_at_active_sagas_only(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from alembic import op
 revision = "0003"
 down_revision = "0002"
 
+ACTIVE = "(state NOT IN ('COMMITTED', 'COMPENSATED') OR due_time IS NOT NULL)"
 SETTLED = "state IN ('COMMITTED', 'COMPENSATED')"
 EPOCH = "1970-01-01 00:00:00.000000"
 
@@ -41,6 +42,27 @@ def _add_columns() -> None:
             nullable=False,
             server_default=sa.false(),
             comment="Whether retention has emptied it: only this row is left.",
+        ),
+    )
+    op.add_column(
+        "saga",
+        sa.Column(
+            "begun",
+            sa.Boolean(),
+            nullable=False,
+            server_default=sa.true(),
+            comment="Whether a call was ever announced for it. Of sagas that are due, begun ones come first.",
+        ),
+    )
+    op.add_column(
+        "saga",
+        sa.Column(
+            "waits_for",
+            sa.Text(),
+            nullable=False,
+            server_default="",
+            comment="The participant that its next call goes to, or that has its call now; empty: none, or several. "
+            "While that one has its share of the memory the saga is left where it is.",
         ),
     )
     op.add_column("saga_label", _added_instant("created_time", "When the saga was started (UTC)."))
@@ -79,6 +101,8 @@ def _index() -> None:
     op.drop_index("ix_saga_created", "saga")
     op.drop_index("ix_saga_label_key", "saga_label")
     op.create_index("ix_saga_label_key", "saga_label", ["key", "value", "created_time", "saga_id"])
+    op.drop_index("ix_saga_due", "saga")
+    _index_sagas("ix_saga_due", ACTIVE, "begun", "due_time", "waits_for")
     _index_sagas("ix_saga_definition", SETTLED, "definition_name", "state", "created_time", "id")
     _index_sagas("ix_saga_definition_version", SETTLED, "definition_version", "state", "created_time", "id")
     _index_sagas("ix_saga_updated", SETTLED, "updated_time", "state", "created_time", "id")
