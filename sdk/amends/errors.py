@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     import grpc
 
-    from amends.results import Compensated, CompensationFailed
+    from amends.results import Committed, Compensated, CompensationFailed
 
 
 class AmendsError(Exception):
@@ -139,6 +139,21 @@ class UnreadableAnswerError(AmendsError):
 
     What to do: see that client and coordinator are of compatible releases, and that the id is one of this saga's.
     """
+
+
+class OutputPurgedError(UnreadableAnswerError):
+    """The saga committed so long ago that its output isn't kept any more: retention has removed it. Nothing ran again.
+
+    What to do: take it as committed, with `end`. Whoever needs outputs for longer stores them, or has the coordinator
+    keep sagas for longer (`AMENDS_RETENTION_S`).
+    """
+
+    def __init__(self, end: Committed[None]) -> None:
+        super().__init__(
+            f"saga {end.saga_id!r} committed, but its output isn't kept any more: retention has removed it; nothing "
+            "ran again"
+        )
+        self.end = end
 
 
 class WaitTimeoutError(AmendsError, TimeoutError):

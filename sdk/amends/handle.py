@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from google.protobuf.message import DecodeError, Message
 
 from amends.descriptors import descriptor_of
-from amends.errors import SagaCompensated, SagaCompensationFailed, UnreadableAnswerError
+from amends.errors import OutputPurgedError, SagaCompensated, SagaCompensationFailed, UnreadableAnswerError
 from amends.options import check_duration
 from amends.results import Committed, Compensated, CompensationFailed, OpenDeadLetter, SagaFailure
 from amends.v1 import saga_pb2, saga_service_pb2
@@ -51,7 +51,8 @@ class SagaHandle(Generic[Out]):
         Raises:
             WaitTimeoutError: the timeout is over; the saga goes on, wait again.
             SagaNotFoundError: no saga has this id.
-            UnreadableAnswerError: the output isn't of this saga's type, or isn't kept any more.
+            OutputPurgedError: the saga committed so long ago that its output isn't kept any more.
+            UnreadableAnswerError: the output isn't of this saga's type.
         """
         check_duration("timeout", timeout)
         return self.end(await wait_for_end(self._connection(), self.saga_id, timeout))
@@ -65,7 +66,7 @@ class SagaHandle(Generic[Out]):
         Raises:
             SagaCompensated: the saga was rolled back; everything it did is undone.
             SagaCompensationFailed: it rolls back and waits for a person.
-            WaitTimeoutError, SagaNotFoundError, UnreadableAnswerError: as of `wait`.
+            WaitTimeoutError, SagaNotFoundError, OutputPurgedError, UnreadableAnswerError: as of `wait`.
         """
         end = await self.wait(timeout)
         match end:
@@ -89,7 +90,7 @@ class SagaHandle(Generic[Out]):
     def end(self, saga: saga_pb2.Saga) -> Committed[Out] | Compensated | CompensationFailed:
         """An end as the coordinator tells it, with this saga's types; raises `UnreadableAnswerError` like `wait`."""
         if saga.state == saga_pb2.Saga.STATE_COMMITTED:
-            return Committed(saga.saga_id, self._output(saga))
+            return Committed(saga.saga_id, self._output(saga), purged=saga.purged)
         failure = SagaFailure(
             step=saga.failure.step,
             reason=saga.failure.reason,
@@ -97,7 +98,7 @@ class SagaHandle(Generic[Out]):
             message=saga.failure.message,
         )
         if saga.state == saga_pb2.Saga.STATE_COMPENSATED:
-            return Compensated(saga.saga_id, failure.reason, failure, unproven=saga.unproven)
+            return Compensated(saga.saga_id, failure.reason, failure, unproven=saga.unproven, purged=saga.purged)
         return CompensationFailed(saga.saga_id, failure.reason, failure, _open_dead_letters(saga))
 
     def _output(self, saga: saga_pb2.Saga) -> Out:
@@ -111,7 +112,7 @@ class SagaHandle(Generic[Out]):
         except DecodeError as error:
             raise UnreadableAnswerError(f"{self._output_of(saga)} its bytes don't parse: {error}") from error
         if saga.purged:
-            raise UnreadableAnswerError(f"saga {saga.saga_id!r} committed, but its output isn't kept any more")
+            raise OutputPurgedError(Committed(saga.saga_id, None, purged=True))
         found = saga.output.TypeName() or "missing"
         raise UnreadableAnswerError(f"{self._output_of(saga)} is {found}: is {saga.saga_id!r} one of these sagas?")
 

@@ -52,6 +52,10 @@ class Committed(Generic[Out_co]):
     """The saga's id."""
     output: Out_co
     """The saga's output; None if its definition has none."""
+    purged: bool = False
+    """Whether it ended so long ago that the coordinator has kept only how. Then `output` is None because there never
+    was one: an output that is gone is an `OutputPurgedError`.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,8 @@ class Compensated:
     """Why, in full."""
     unproven: bool
     """Whether this end rests on an assumption that no participant has proven."""
+    purged: bool = False
+    """Whether it ended so long ago that the coordinator has kept only how; then `failure.message` is empty."""
 
 
 @dataclass(frozen=True, slots=True)

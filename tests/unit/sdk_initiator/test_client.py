@@ -29,6 +29,7 @@ from amends import (
     NotACoordinatorError,
     NotYetError,
     OpenDeadLetter,
+    OutputPurgedError,
     PastPointOfNoReturnError,
     Saga,
     SagaClient,
@@ -268,12 +269,28 @@ async def test_an_output_that_is_not_the_sagas_is_an_error(client: SagaClient, c
         (other, r"should be a typed.v1.TripPlanned, but is typed.v1.PlanTrip: is 'trip-1' one of these sagas\?"),
         (ended(State.STATE_COMMITTED), r"but is missing"),
         (torn, r"but its bytes don't parse"),
-        (ended(State.STATE_COMMITTED, purged=True), r"its output isn't kept any more"),
     ]
     for saga, message in ends:
         await coordinator.end(saga)
         with pytest.raises(UnreadableAnswerError, match=message):
             await handle.wait()
+
+
+async def test_f05_a_saga_that_retention_has_emptied_still_says_how_it_ended(
+    client: SagaClient, coordinator: TellingCoordinator
+) -> None:
+    """F05, S8: it committed, and only its output is gone; whoever has no output misses nothing."""
+    handle = await client.start(whole_saga(), PlanTrip(), saga_id="trip-1")
+    await coordinator.end(ended(State.STATE_COMMITTED, purged=True))
+    for told in (handle.wait, handle.result):
+        with pytest.raises(OutputPurgedError, match=r"saga 'trip-1' committed, but its output isn't kept") as caught:
+            await told()
+        assert caught.value.end == Committed("trip-1", None, purged=True)
+    without_output = client.handle(Saga("errand", input=PlanTrip), "trip-1")
+    assert await without_output.wait() == Committed("trip-1", None, purged=True)
+    await coordinator.end(ended(State.STATE_COMPENSATED, purged=True, failure=saga_pb2.Failure(reason="SOLD_OUT")))
+    failure = SagaFailure("", "SOLD_OUT", "", "")
+    assert await handle.wait() == Compensated("trip-1", "SOLD_OUT", failure, unproven=False, purged=True)
 
 
 async def test_waiting_goes_on_over_a_restart_of_the_coordinator(coordinator: TellingCoordinator) -> None:
