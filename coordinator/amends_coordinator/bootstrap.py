@@ -322,6 +322,7 @@ def _engine_settings(settings: Settings) -> EngineSettings:
         heartbeat_interval_s=settings.heartbeat_interval_s,
         lease_ttl_s=settings.lease_ttl_s,
         max_running_sagas=settings.max_running_sagas,
+        max_watchers=settings.max_watchers,
         payload_limit_bytes=settings.payload_limit_bytes,
         abort_grace_s=settings.abort_grace_s,
         retention_s=settings.retention_s,

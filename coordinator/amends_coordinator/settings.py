@@ -73,6 +73,9 @@ class Settings(BaseSettings):
     max_running_sagas: int = Field(default=10_000, ge=1, le=1_000_000)
     """How many sagas are in memory at once; more wait in the ledger. Default 10,000."""
 
+    max_watchers: int = Field(default=1_000, ge=1, le=100_000)
+    """How many streams of `WatchSaga` are open at once; more are refused (`TOO_MANY_WATCHERS`). Default 1,000."""
+
     payload_limit_bytes: int = Field(default=1 << 20, ge=1_024, le=64 << 20)
     """The greatest size, in bytes, of one payload: an input, a participant's descriptors. Default 1,048,576."""
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from amends_coordinator.core.decision import Decision
     from amends_coordinator.core.effects import Call, Effect
-    from amends_coordinator.core.ids import NodeId, StepName
+    from amends_coordinator.core.ids import NodeId, SagaId, StepName
     from amends_coordinator.core.states import Direction, SagaState
     from amends_coordinator.definitions.compiled import CompiledDefinition
     from amends_coordinator.engine.lease import Lease
@@ -87,6 +87,7 @@ class Driver:
         definition: its definition, compiled.
         surroundings: what every driver of the node works with.
         settled: called when the saga has ended or can't go on without a person, each time that happens.
+        written: called with the saga's id each time it was written, here or past this driver.
     """
 
     def __init__(
@@ -96,12 +97,14 @@ class Driver:
         surroundings: Surroundings,
         *,
         settled: Callable[[StoredSaga], None],
+        written: Callable[[SagaId], None],
     ) -> None:
         self._saga = stored.saga
         self._version = stored.version
         self._definition = definition
         self._around = surroundings
         self._settled = settled
+        self._written = written
         self._events: deque[Event | None] = deque()  # None: somebody else wrote the saga
         self._deciding = False
         self._to_call: deque[Call] = deque()
@@ -202,6 +205,7 @@ class Driver:
             self._around.telemetry.call_not_sent(self._saga, event.step, event.direction, event.answer)
         if decision.changed:
             self._wake_time = None
+            self._written(self._saga.id)
         for effect in decision.effects:
             self._carry_out(effect)
 
@@ -245,6 +249,7 @@ class Driver:
         if current.owner != self._around.node:
             raise SagaLostError(f"saga {current.saga.id} is driven by {current.owner or 'nobody'} now")
         self._saga, self._version = current.saga, current.version
+        self._written(current.saga.id)
         self._forget_calls_that_were_closed()
 
     def _forget_calls_that_were_closed(self) -> None:

@@ -54,6 +54,7 @@ class Drivers:
         around: what every driver works with.
         catalog: the compiled definitions.
         settled: called each time a saga has ended or can't go on without a person, as it was made durable then.
+        written: called with a saga's id each time it was written, and each time a driver takes it up.
         left: called each time a driver has let go of a saga: its id, and the saga as it was made durable last (None
             where the driver failed).
         fenced: called when the ledger says that this node is shut out.
@@ -65,12 +66,14 @@ class Drivers:
         catalog: Catalog,
         *,
         settled: Callable[[StoredSaga], None],
+        written: Callable[[SagaId], None],
         left: Callable[[SagaId, StoredSaga | None], None],
         fenced: Callable[[NodeFencedError], None],
     ) -> None:
         self._around = around
         self._catalog = catalog
         self._settled = settled
+        self._written = written
         self._left = left
         self._fenced = fenced
         self._tasks: dict[SagaId, asyncio.Task[None]] = {}
@@ -93,6 +96,11 @@ class Drivers:
         driver = self._in_memory.get(saga_id)
         return self._ended.get(saga_id) if driver is None else driver.stored
 
+    def driven(self, saga_id: SagaId) -> StoredSaga | None:
+        """A saga that is driven just now, as it was made durable last."""
+        driver = self._in_memory.get(saga_id)
+        return None if driver is None else driver.stored
+
     def drive(
         self,
         stored: StoredSaga,
@@ -101,11 +109,12 @@ class Drivers:
         effects: tuple[Effect, ...] = (),
     ) -> None:
         """Drive a saga from an event on, or from the effects of a decision that is durable already."""
-        driver = Driver(stored, definition, self._around, settled=self._settled)
+        driver = Driver(stored, definition, self._around, settled=self._settled, written=self._written)
         if self._stopping:
             driver.wind_down()
         saga_id = stored.saga.id
         self._in_memory[saga_id] = driver  # from the first moment, so that a stop and those who wait find it
+        self._written(saga_id)
         self._keep(saga_id, asyncio.create_task(self._watch(saga_id, driver, first, effects), name=f"saga {saga_id}"))
 
     def nudge(self, saga_id: SagaId) -> None:

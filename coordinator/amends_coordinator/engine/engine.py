@@ -10,23 +10,24 @@ from amends_coordinator.core.ids import Instant
 from amends_coordinator.core.saga import Saga
 from amends_coordinator.engine.binding import decide_and_bind
 from amends_coordinator.engine.driver import Surroundings
-from amends_coordinator.engine.drivers import RESTING, Drivers
+from amends_coordinator.engine.drivers import Drivers
 from amends_coordinator.engine.hashing import RECIPE, input_hash
 from amends_coordinator.engine.lease import Lease
 from amends_coordinator.engine.retention import Retention
 from amends_coordinator.engine.sweeper import Sweeper
 from amends_coordinator.engine.verbs import Verbs
-from amends_coordinator.engine.waiting import Waiters
+from amends_coordinator.engine.watching import Watching
 from amends_coordinator.ports.driving import StoppingError
 from amends_coordinator.ports.ledger import NewSaga
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from amends_coordinator.core.ids import NodeId, SagaId
     from amends_coordinator.core.plan import Plan
     from amends_coordinator.definitions.catalog import Catalog
     from amends_coordinator.definitions.compiled import CompiledDefinition
     from amends_coordinator.engine.settings import EngineSettings
-    from amends_coordinator.engine.waiting import Left
     from amends_coordinator.ports import ledger as ledgers
     from amends_coordinator.ports.clock import Clock, Ids
     from amends_coordinator.ports.driving import StartRequest
@@ -60,10 +61,15 @@ class Engine:
         )
         self._ids = ids
         self._catalog = catalog
-        self._waiters = Waiters()
         self._drivers = Drivers(
-            self._around, catalog, settled=self._saga_settled, left=self._saga_left, fenced=self._end_fenced
+            self._around,
+            catalog,
+            settled=self._saga_settled,
+            written=self._saga_written,
+            left=self._saga_left,
+            fenced=self._end_fenced,
         )
+        self._watching = Watching(self._around, self._drivers)
         self._sweeper = Sweeper(self._around, self._drivers)
         self._retention = Retention(self._around, emptied=self._drivers.forget_ends)
         self.verbs = Verbs(self._around, ids, nudge=self.nudge)
@@ -104,7 +110,7 @@ class Engine:
         """Take no new work, let calls under way end within the grace, then let go of every saga. Safe to repeat."""
         self._stopping = True
         self._sweeper.stop()
-        self._waiters.wake_all()
+        self._watching.stop()
         await self._drivers.stop(grace_s)
 
     async def start(self, request: StartRequest) -> ledgers.Started:
@@ -141,32 +147,11 @@ class Engine:
 
     async def wait(self, saga_id: SagaId, *, timeout_s: float) -> ledgers.StoredSaga | None:
         """See `ports.driving.Driving.wait`."""
-        loop = asyncio.get_running_loop()
-        end_s = loop.time() + timeout_s
-        while True:
-            with self._waiters.entered(saga_id) as left:
-                # What a driver holds is durable, so nobody has to ask the ledger for a saga that is in memory.
-                stored = self._drivers.find(saga_id) or await self._around.ledger.load(saga_id)
-                if stored is None or self._is_told_at_once(stored):
-                    return stored
-                known, timer = stored, loop.call_at(end_s, self._time_is_over, left, stored)
-                try:
-                    stored = await left
-                finally:
-                    timer.cancel()
-            if self._stopping:
-                return stored or self._drivers.find(saga_id) or known
-            if stored is not None and (stored.saga.state in RESTING or loop.time() >= end_s):
-                return stored
+        return await self._watching.wait(saga_id, timeout_s=timeout_s)
 
-    def _is_told_at_once(self, stored: ledgers.StoredSaga) -> bool:
-        """Whether nobody waits for anything more: there is something to tell, or the node is stopping."""
-        return stored.saga.state in RESTING or self._stopping
-
-    def _time_is_over(self, left: Left, known: ledgers.StoredSaga) -> None:
-        """End a wait with the saga as it stands."""
-        if not left.done():
-            left.set_result(self._drivers.find(known.saga.id) or known)
+    def watch(self, saga_id: SagaId, *, known_version: int) -> AsyncGenerator[ledgers.StoredSaga]:
+        """See `ports.driving.Driving.watch`."""
+        return self._watching.watch(saga_id, known_version=known_version)
 
     def _new_saga(self, request: StartRequest, plan: Plan) -> Saga:
         now = self._around.clock.now()
@@ -204,12 +189,13 @@ class Engine:
         self._sweeper.look_now()
 
     def _saga_settled(self, stored: ledgers.StoredSaga) -> None:
-        """An end is told when the driver lets go, which is at once, unless steps follow the compensated saga."""
-        if stored.saga.due_time is not None:
-            self._waiters.wake(stored.saga.id, stored)
+        self._watching.settled(stored)
+
+    def _saga_written(self, saga_id: SagaId) -> None:
+        self._watching.written(saga_id)
 
     def _saga_left(self, saga_id: SagaId, stored: ledgers.StoredSaga | None) -> None:
-        self._waiters.wake(saga_id, stored)
+        self._watching.left(saga_id, stored)
         self._sweeper.room_made()
 
     def _end_fenced(self, error: ledgers.NodeFencedError) -> None:

@@ -15,6 +15,7 @@ class EngineSettings:
     max_running_sagas: how many sagas are held in memory; more wait in the ledger.
     payload_limit_bytes: the largest request that is sent.
     abort_grace_s: how long calls in flight may go on when their saga begins to roll back.
+    max_watchers: how many may watch a saga at once.
     idle_unload_s: a saga that waits longer than this leaves memory and comes back by its due time.
     retention_s: how long an ended saga is kept whole; 0: for ever.
     """
@@ -25,5 +26,6 @@ class EngineSettings:
     max_running_sagas: int = 10_000
     payload_limit_bytes: int = 1_048_576
     abort_grace_s: float = 5.0
+    max_watchers: int = 1_000
     idle_unload_s: float = 5.0
     retention_s: float = 30 * 86_400.0

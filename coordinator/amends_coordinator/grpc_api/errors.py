@@ -20,7 +20,7 @@ from amends_coordinator.core.verbs import Refusal, VerbRefusedError
 from amends_coordinator.definitions.errors import Fault, InvalidDefinitionError, PayloadError
 from amends_coordinator.engine.registry import DescriptorConflictError, UnknownParticipantError
 from amends_coordinator.grpc_api.validation import InvalidRequestError
-from amends_coordinator.ports.driving import SagaBusyError, StoppingError
+from amends_coordinator.ports.driving import SagaBusyError, StoppingError, TooManyWatchersError
 from amends_coordinator.ports.ledger import LedgerUnavailableError, NodeFencedError, UnreadableSagaError
 
 if TYPE_CHECKING:
@@ -157,6 +157,12 @@ def _retry(_: Exception) -> list[Message]:
     return [error_details_pb2.RetryInfo(retry_delay=Duration(seconds=RETRY_DELAY_S))]
 
 
+def _too_many_watchers(error: TooManyWatchersError) -> list[Message]:
+    quota = error_details_pb2.QuotaFailure()
+    quota.violations.add(subject="WatchSaga", description=str(error))
+    return [quota, *_retry(error)]
+
+
 # grpcio-status is untyped, so what it gives has to be said here.
 _to_status = cast("Callable[[status_pb2.Status], grpc.Status]", rpc_status.to_status)  # pyright: ignore[reportUnknownMemberType] see above
 _Code = grpc.StatusCode
@@ -206,6 +212,9 @@ TABLE: Mapping[type[Exception], Rule] = {
     LedgerUnavailableError: Rule(_Code.UNAVAILABLE, ErrorReason.ERROR_REASON_LEDGER_UNAVAILABLE, _retry, _UNAVAILABLE),
     NodeFencedError: Rule(_Code.UNAVAILABLE, ErrorReason.ERROR_REASON_STOPPING, _retry, _STOPPING),
     SagaBusyError: Rule(_Code.ABORTED, ErrorReason.ERROR_REASON_SAGA_BUSY, _retry),
+    TooManyWatchersError: Rule(
+        _Code.RESOURCE_EXHAUSTED, ErrorReason.ERROR_REASON_TOO_MANY_WATCHERS, _too_many_watchers
+    ),
     StoppingError: Rule(_Code.UNAVAILABLE, ErrorReason.ERROR_REASON_STOPPING, _retry, _STOPPING),
     UnreadableSagaError: Rule(_Code.DATA_LOSS, ErrorReason.ERROR_REASON_SAGA_UNREADABLE, message=_UNREADABLE),
     NotYetError: Rule(_Code.UNIMPLEMENTED, ErrorReason.ERROR_REASON_NOT_YET),

@@ -22,10 +22,18 @@ class Gate:
         Raises:
             StoppingError: the gate is closed.
         """
-        if self._closed:
-            raise StoppingError("this coordinator is stopping")
+        self.require_open()
         self._inside += 1
         self._empty.clear()
+
+    def require_open(self) -> None:
+        """Let a request in that isn't counted.
+
+        Raises:
+            StoppingError: the gate is closed.
+        """
+        if self._closed:
+            raise StoppingError("this coordinator is stopping")
 
     def leave(self) -> None:
         """A request is answered: to be said for every `enter`, however it ended."""

@@ -6,6 +6,7 @@ of our reasons, and an exception's text with UNKNOWN.
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import grpc
@@ -17,7 +18,7 @@ from amends_coordinator.grpc_api.errors import NotYetError, refuse
 from amends_coordinator.grpc_api.validation import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
     from google.protobuf.message import Message
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 # Any: one wrapper serves the requests and responses of all methods.
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Method: TypeAlias = "Callable[[Any, Context], Awaitable[Message]]"
+Streaming: TypeAlias = "Callable[[Any, Context], AsyncGenerator[Message]]"
 
 
 def service_handler(service: ServiceDescriptor, servicer: object, *, gate: Gate) -> grpc.GenericRpcHandler:
@@ -34,8 +36,10 @@ def service_handler(service: ServiceDescriptor, servicer: object, *, gate: Gate)
 
     Args:
         service: the service's generated descriptor.
-        servicer: has coroutine methods named like the service's, each taking the request and gRPC's context.
-        gate: what every request passes through.
+        servicer: has methods named like the service's, each taking the request and gRPC's context: coroutines, or
+            asynchronous generators where the service streams.
+        gate: what every request passes through. It counts no streams: they end when the engine stops, and one whose
+            client doesn't read must not hold that up.
 
     Raises:
         TypeError: the servicer has a method that the service doesn't.
@@ -51,12 +55,12 @@ def _handler(
     service: ServiceDescriptor, method: MethodDescriptor, servicer: object, gate: Gate
 ) -> grpc.RpcMethodHandler[bytes, bytes]:
     name = f"{service.full_name}/{method.name}"
-    carried_out: Method | None = getattr(servicer, method.name, None)
-    if carried_out is not None:
-        return grpc.unary_unary_rpc_method_handler(_unary(name, carried_out, method, gate))
+    carried_out = getattr(servicer, method.name, None)
     if method.server_streaming:
-        return grpc.unary_stream_rpc_method_handler(_not_yet(name))
-    return grpc.unary_unary_rpc_method_handler(_not_yet(name))
+        handler = _not_yet(name) if carried_out is None else _stream(name, carried_out, method, gate)
+        return grpc.unary_stream_rpc_method_handler(handler)
+    handler = _not_yet(name) if carried_out is None else _unary(name, carried_out, method, gate)
+    return grpc.unary_unary_rpc_method_handler(handler)
 
 
 # Any below: grpcio's stubs describe handlers of the synchronous server only, and the aio server takes coroutines.
@@ -73,6 +77,24 @@ def _unary(name: str, carry_out: Method, method: MethodDescriptor, gate: Gate) -
         except grpc.aio.AbortError:
             raise
         except Exception as error:  # noqa: BLE001  # the edge: whatever it is, the client gets a status with a reason
+            await refuse(context, error, method=name)
+
+    return handle
+
+
+def _stream(name: str, carry_out: Streaming, method: MethodDescriptor, gate: Gate) -> Any:
+    request_class = GetMessageClass(method.input_type)
+
+    async def handle(data: bytes, context: Context) -> None:
+        try:
+            gate.require_open()
+            async with aclosing(carry_out(_parsed(request_class, data), context)) as messages:
+                async for message in messages:
+                    # Waits while the client doesn't read: what comes meanwhile is the servicer's to drop or to keep.
+                    await context.write(message.SerializeToString())
+        except grpc.aio.AbortError:
+            raise
+        except Exception as error:  # noqa: BLE001  # the edge, as above
             await refuse(context, error, method=name)
 
     return handle

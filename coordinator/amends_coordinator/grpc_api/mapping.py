@@ -68,6 +68,7 @@ def saga_summary(stored: StoredSaga, definition: CompiledDefinition) -> saga_pb2
         abort_requested=saga.abort_requested,
         node=stored.owner or "",
         traceparent=saga.traceparent,
+        write_count=stored.version,
     )
     if stored.purged is None:
         _write_any(message.input, definition.input_type, saga.input)

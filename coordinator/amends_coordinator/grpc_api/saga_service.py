@@ -31,11 +31,12 @@ from amends_coordinator.grpc_api.validation import (
     saga_page_token,
     type_name,
 )
+from amends_coordinator.grpc_api.watching import watch_saga
 from amends_coordinator.ports.driving import StartRequest
 from amends_coordinator.ports.ledger import LedgerUnavailableError, Started
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncGenerator, Iterable
 
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
@@ -171,6 +172,10 @@ class SagaService:
         if stored is None:
             raise SagaNotFoundError(saga_id)
         return pb.WaitSagaResponse(saga=saga_with_dead_letters(stored, await self._definitions.of(stored)))
+
+    def WatchSaga(self, request: pb.WatchSagaRequest, _: Context) -> AsyncGenerator[pb.WatchSagaResponse]:
+        """Stream a saga: as it is, then each time it changes, until nothing is left to do."""
+        return watch_saga(request, driving=self._driving, definitions=self._definitions, ledger_name=self._ledger_name)
 
     async def AbortSaga(self, request: pb.AbortSagaRequest, context: Context) -> pb.AbortSagaResponse:
         """Ask a saga to roll back; the answer is read from its row after that was written."""

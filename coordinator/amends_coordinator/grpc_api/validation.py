@@ -134,6 +134,12 @@ class Checks:
             self.fault(path, f"is {size}; it is from 1 to {PAGE_SIZE_LIMIT}, or 0 for {PAGE_SIZE_DEFAULT}")
         return size or PAGE_SIZE_DEFAULT
 
+    def count(self, path: str, number: int) -> int:
+        """A number of things: 0 or more."""
+        if number < 0:
+            self.fault(path, f"is {number}; it is 0 or more")
+        return number
+
     def wait_seconds(self, path: str, timeout: Duration | None) -> float:
         """A waiting time in seconds, from 0 to 60; None means 60."""
         if timeout is None:

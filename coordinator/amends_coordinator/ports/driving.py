@@ -12,7 +12,7 @@ from amends_coordinator.core.definition import StoredDefinition
 from amends_coordinator.core.ids import SagaId
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncGenerator, Mapping
 
     from amends_coordinator.core.ids import DeadLetterId
     from amends_coordinator.core.states import Resolution
@@ -21,6 +21,17 @@ if TYPE_CHECKING:
 
 class StoppingError(Exception):
     """This coordinator is stopping and takes no new work. Try again elsewhere, or after its restart."""
+
+
+class UnknownSagaError(Exception):
+    """There is no saga with this id. Check it, and the coordinator's address."""
+
+
+class TooManyWatchersError(Exception):
+    """As many watch sagas at this node as may. Try again later, or ask for a higher limit."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"{limit} streams watch sagas here already, which is the limit (AMENDS_MAX_WATCHERS)")
 
 
 class SagaBusyError(Exception):
@@ -74,6 +85,18 @@ class Driving(Protocol):
     async def wait(self, saga_id: SagaId, *, timeout_s: float) -> StoredSaga | None:
         """The saga once it is committed, compensated, or can't go on without a person (`COMPENSATION_FAILED`); or as it
         is after `timeout_s` seconds. None: there is no such saga.
+        """
+        ...
+
+    def watch(self, saga_id: SagaId, *, known_version: int) -> AsyncGenerator[StoredSaga]:
+        """The saga as it is, unless that is the version known already, then as it is after each change; changes that
+        follow each other closely, or that come while the last one isn't taken yet, come as one. Ends after the saga has
+        ended and nothing is left to do. To be closed by whoever asked for it. An outage of the ledger holds it up only.
+
+        Raises:
+            UnknownSagaError: there is no such saga.
+            TooManyWatchersError: as many watch as may.
+            StoppingError: the node stops, or is stopping.
         """
         ...
 

@@ -304,8 +304,8 @@ class Ledger(Repairs, Protocol):
         ...
 
     async def write_counts(self, ids: Sequence[SagaId]) -> dict[SagaId, int]:
-        """How often each of these sagas was written (`StoredSaga.version`), a saga that can't be read included; those that
-        aren't there are left out. Light: it is asked several times a second while somebody watches.
+        """How often each of these sagas was written (`StoredSaga.version`), an unreadable one, too; what isn't there
+        is left out. Light: it is asked several times a second while somebody watches.
         """
         ...
 

@@ -102,6 +102,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ABORTED: the saga was written again and again while this was decided; nothing was changed. `RetryInfo` says when to try
     again.
     """
+    ERROR_REASON_TOO_MANY_WATCHERS: _ErrorReason.ValueType  # 25
+    """RESOURCE_EXHAUSTED: as many streams of `WatchSaga` are open as this coordinator allows; `QuotaFailure` names the limit
+    (`AMENDS_MAX_WATCHERS`). Watch fewer sagas at once, ask again later (`RetryInfo`), or use `WaitSaga` or `ListSagas`.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a request was refused. The value's name without `ERROR_REASON_` stands in `ErrorInfo.reason`."""
@@ -185,5 +189,9 @@ happened. The saga goes on from its answer. Look at the saga before you do anyth
 ERROR_REASON_SAGA_BUSY: ErrorReason.ValueType  # 24
 """ABORTED: the saga was written again and again while this was decided; nothing was changed. `RetryInfo` says when to try
 again.
+"""
+ERROR_REASON_TOO_MANY_WATCHERS: ErrorReason.ValueType  # 25
+"""RESOURCE_EXHAUSTED: as many streams of `WatchSaga` are open as this coordinator allows; `QuotaFailure` names the limit
+(`AMENDS_MAX_WATCHERS`). Watch fewer sagas at once, ask again later (`RetryInfo`), or use `WaitSaga` or `ListSagas`.
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

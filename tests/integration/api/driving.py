@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 from amends_coordinator.core.ids import Instant, SagaId
 from amends_coordinator.core.saga import Saga
 from amends_coordinator.core.states import SagaState
-from amends_coordinator.ports.driving import StoppingError
+from amends_coordinator.ports.driving import StoppingError, UnknownSagaError
 from amends_coordinator.ports.ledger import NewSaga, Write
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from amends_coordinator.core.ids import NodeId
     from amends_coordinator.definitions.catalog import Catalog
     from amends_coordinator.ports.clock import Clock, Ids
@@ -37,6 +39,8 @@ class TinyDriving:
         self.open_door = asyncio.Event()
         self.open_door.set()
         self.waiting = 0
+        self.watching = 0
+        self.refusal: Exception | None = None
 
     async def start(self, request: StartRequest) -> Started:
         """See the port."""
@@ -74,6 +78,34 @@ class TinyDriving:
                     await self._moved.wait()
         self.waiting -= 1
         return await self._ledger.load(saga_id)
+
+    async def watch(self, saga_id: SagaId, *, known_version: int) -> AsyncGenerator[StoredSaga]:
+        """See the port."""
+        self.watching += 1
+        try:
+            while True:
+                if self.refusal is not None:
+                    raise self.refusal
+                async with self._moved:
+                    stored = await self._ledger.load(saga_id)
+                    if stored is not None and stored.version == known_version and not stored.saga.state.ended:
+                        await self._moved.wait()
+                        continue
+                if stored is None:
+                    raise UnknownSagaError(saga_id)
+                if stored.version != known_version:
+                    known_version = stored.version
+                    yield stored
+                if stored.saga.state.ended:
+                    return
+        finally:
+            self.watching -= 1
+
+    async def refuse_watchers(self, error: Exception) -> None:
+        """Let every stream end with this error, and each that begins."""
+        async with self._moved:
+            self.refusal = error
+            self._moved.notify_all()
 
     async def end(self, saga_id: str) -> None:
         """Let a saga commit."""

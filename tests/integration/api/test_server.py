@@ -36,6 +36,7 @@ BUILT = {
     "GetSaga",
     "ListSagas",
     "WaitSaga",
+    "WatchSaga",
     "AbortSaga",
     "RetryDeadLetter",
     "ResolveDeadLetter",
