@@ -165,7 +165,8 @@ class SagaClient:
         request = self._start_request(saga, input, saga_id, labels)
         request.wait_timeout.FromTimedelta(LONGEST_WAIT if timeout is None else min(timeout, LONGEST_WAIT))
         handle = SagaHandle(self._connection, saga, request.saga_id)
-        stands = await self._begin(saga, request)
+        with self._connection().notices.about(request.saga_id):
+            stands = await self._begin(saga, request)
         if stands.state in ENDS:
             return handle.end(stands)
         left = None if timeout is None else timeout - timedelta(seconds=time.monotonic() - began_at)

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import grpc
 
 from amends.errors import ClientClosedError, CoordinatorUnavailableError, InvalidAddressError
+from amends.notices import Notices
 from amends.rpc_errors import coordinator_error
+from amends.v1 import saga_pb2, saga_service_pb2
 from amends.v1.saga_service_pb2_grpc import SagaServiceStub
 
 if TYPE_CHECKING:
@@ -103,10 +105,13 @@ class CoordinatorCalls:
             self._channel = grpc.aio.secure_channel(target, credentials, options=all_options)
         self._stub = SagaServiceStub(self._channel)
         self._closed = False
+        self.notices = Notices(self._look)
+        """Tells why nothing comes."""
 
     async def close(self) -> None:
         """Closes the channel; calls under way end with `ClientClosedError`."""
         self._closed = True
+        self.notices.close()
         await self._channel.close()
 
     async def call(
@@ -142,6 +147,7 @@ class CoordinatorCalls:
                 again = error.status_code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
                 if not again or time.monotonic() + pause_s > give_up_at:
                     raise
+                self.notices.unheard(error)
             await asyncio.sleep(pause_s)
 
     async def attempt(
@@ -156,7 +162,7 @@ class CoordinatorCalls:
         """One attempt of a call, within `timeout_s` or the usual deadline; raises like `call`."""
         timeout_s = self._bounds.call_timeout_s if timeout_s is None else timeout_s
         try:
-            return await rpc(self._stub)(request, timeout=timeout_s, metadata=tuple(metadata))
+            answer = await rpc(self._stub)(request, timeout=timeout_s, metadata=tuple(metadata))
         except grpc.aio.AioRpcError as failed:
             raise coordinator_error(failed, target=self.target, doing=doing) from failed
         except grpc.aio.UsageError as error:
@@ -167,6 +173,12 @@ class CoordinatorCalls:
                 # gRPC cancels the calls of a channel that is closed; nobody cancelled this task.
                 raise ClientClosedError(_closed_while(doing)) from None
             raise
+        self.notices.heard()
+        return answer
+
+    async def _look(self, saga_id: str) -> saga_pb2.Saga:
+        request = saga_service_pb2.GetSagaRequest(saga_id=saga_id)
+        return (await self.attempt(lambda stub: stub.GetSaga, request, doing=f"looking at saga {saga_id!r}")).saga
 
 
 def _closed_while(doing: str) -> str:

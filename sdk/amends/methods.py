@@ -120,3 +120,21 @@ def _same(given: object, wanted: Descriptor, what: str) -> None:
         raise DefinitionError(f"{what} {wanted.full_name}: pass that generated class, not {given!r}")
     if name != wanted.full_name:
         raise DefinitionError(f"{what} {wanted.full_name}, not {name}: pass {wanted.name}")
+
+
+def check_call(given: object, where: str) -> None:
+    """Whether what a step, a compensation or a lookup calls is a call: the type checkers see that it is.
+
+    Raises:
+        DefinitionError: it is something that is easily given instead.
+    """
+    if isinstance(given, Call):
+        return
+    what = "a message" if isinstance(given, Message) else repr(given)
+    if isinstance(given, Method):
+        what = f"the method {given.full_name} without its request"
+    raise DefinitionError(
+        f"{where} is given {what}: call a method() with the fields of its request, for example "
+        "Reserve(sku=order.input.sku) with Reserve = method(InventoryServiceServicer.Reserve, ReserveRequest, "
+        "ReserveResponse)"
+    )

@@ -71,7 +71,7 @@ def _without_reason(failed: grpc.aio.AioRpcError, *, target: str, doing: str) ->
     code, text = failed.code(), failed.details() or "no message"
     if code is grpc.StatusCode.UNAVAILABLE:
         return errors.CoordinatorUnavailableError(
-            f"{doing}: no coordinator answers at {target}; start one with `amends serve` or check the address",
+            f"{doing}: no coordinator answers at {target}; start one with `amends dev` or check the address",
             reason="NO_COORDINATOR",
             status_code=code,
             what_to_do=f"gRPC says: {text}",

@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 from amends.definition import build_definition
 from amends.descriptors import descriptor_of
 from amends.errors import DefinitionError
+from amends.methods import check_call
 from amends.options import check_duration
 from amends.order import NewStep, check_name, check_order, followed_by
 from amends.references import FailureReference, Scope, message_reference, saga_reference
@@ -372,6 +373,7 @@ class Saga(Generic[In, Out]):
         self, new: NewStep, action: StepCall, after: Sequence[Step[Any, Any]] | None, options: StepOptions
     ) -> Step[Any, Any]:
         where = f"step {new.name!r}"
+        check_call(action.call, where)
         check_name(new, self._steps)
         followed = followed_by(new, self._steps, after)
         if not new.begins_once_compensated:
@@ -415,4 +417,5 @@ class Saga(Generic[In, Out]):
 
 def _check_message_class(what: str, given: object) -> None:
     if not (isinstance(given, type) and issubclass(given, Message)):
-        raise DefinitionError(f"{what} is {given!r}: pass a generated message class, for example PlaceOrder")
+        shown = f"a {type(given).__name__}, not a class" if isinstance(given, Message) else repr(given)
+        raise DefinitionError(f"{what} is {shown}: pass a generated message class, for example PlaceOrder")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from google.protobuf.message import Message
 
 from amends.errors import DefinitionError
+from amends.methods import check_call
 from amends.options import check_codes, check_duration
 from amends.references import message_reference, source_of
 from amends.shapes import STRING
@@ -234,6 +235,7 @@ class Step(Generic[Req, Res]):
             )
         if self.lookup is not None:
             raise DefinitionError(f"step {self.name!r} is looked up by {self.lookup.call.method.full_name} already")
+        check_call(call, f"the lookup of step {self.name!r}")
         wanted, given = self.action.call.method.descriptor.output_type, call.method.descriptor.output_type
         if wanted.full_name != given.full_name:
             raise DefinitionError(
@@ -259,6 +261,7 @@ class Step(Generic[Req, Res]):
             raise DefinitionError(f"step {self.name!r} {why}; leave compensated_by out, or make it a step()")
 
     def _side_call(self, call: Call[Any, Any], options: CallOptions, where: str, readable: Readable) -> StepCall:
+        check_call(call, where)
         options.check(where)
         check_sources(self._scope, call.template.sources, where, readable)
         self._scope.changes += 1

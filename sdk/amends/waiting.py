@@ -37,6 +37,11 @@ async def wait_for_end(calls: CoordinatorCalls, saga_id: str, timeout: timedelta
         WaitTimeoutError: it hadn't when the timeout was over; it says so if no coordinator answered meanwhile.
         SagaNotFoundError: no saga has this id.
     """
+    with calls.notices.about(saga_id):
+        return await _wait(calls, saga_id, timeout)
+
+
+async def _wait(calls: CoordinatorCalls, saga_id: str, timeout: timedelta | None) -> saga_pb2.Saga:
     give_up_at = None if timeout is None else time.monotonic() + timeout.total_seconds()
     pauses = Pauses()
     trouble: CoordinatorUnavailableError | None = None
@@ -50,6 +55,7 @@ async def wait_for_end(calls: CoordinatorCalls, saga_id: str, timeout: timedelta
         except CoordinatorUnavailableError as error:
             # A coordinator that restarts: the saga goes on when it is back, and so do we.
             trouble, pause_s = error, pauses.next_s(error.retry_delay)
+            calls.notices.unheard(error)
         else:
             if saga.state in ENDS:
                 return saga

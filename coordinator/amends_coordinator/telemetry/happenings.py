@@ -24,8 +24,8 @@ class SagaBegan:
 class CallEnded:
     """An attempt ended, or what is known of a call changed.
 
-    `outcome` is that of the newest attempt, None where none was made. `again_in_us`: when the call is repeated; None
-    where it isn't.
+    `outcome` is that of the newest attempt, None where none was made. `in_doubt`: an attempt ended unknown, and nothing
+    has proven since what became of it. `again_in_us`: when the call is repeated; None where it isn't.
     """
 
     saga_id: str
@@ -38,6 +38,7 @@ class CallEnded:
     took_us: int
     status_code: str
     said: str
+    in_doubt: bool
     again_in_us: int | None
 
 

@@ -105,6 +105,7 @@ class TellingTelemetry(LogTelemetry):
                 took_us=(attempts[-1].end_time or intent.updated_time) - attempts[-1].start_time if attempts else 0,
                 status_code=intent.last_code,
                 said=intent.last_error,
+                in_doubt=intent.unsettled,
                 again_in_us=None if intent.next_attempt_time is None else intent.next_attempt_time - self._clock.now(),
             )
         )

@@ -111,7 +111,7 @@ def explain(error: grpc.aio.AioRpcError, address: str) -> Iterator[str]:
     match error.code():
         case grpc.StatusCode.UNAVAILABLE:
             yield f"no coordinator answers at {address}: {said}"
-            yield "Start one with `amends serve`, or name its address with --coordinator or in AMENDS_COORDINATOR."
+            yield "Start one with `amends dev`, or name its address with --coordinator or in AMENDS_COORDINATOR."
         case grpc.StatusCode.UNIMPLEMENTED:
             yield f"what answers at {address} is no amends coordinator, or an older one: {said}"
             yield "Check the address that --coordinator or AMENDS_COORDINATOR names."

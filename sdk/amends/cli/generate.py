@@ -10,14 +10,15 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
+from amends.annotations import unknown_methods
 from amends.cli.errors import CommandError
 from amends.cli.protoc_errors import explain
 from amends.protos import include_directory
@@ -28,15 +29,26 @@ EXTRA = "pip install 'amends[cli]'"
 
 def generate(
     protos: Annotated[
-        list[Path], typer.Argument(metavar="PROTO...", help="Protos to generate from.", show_default=False)
-    ],
-    out: Annotated[Path, typer.Option(help="Folder for the modules; they keep the protos' relative paths.")],
+        list[Path] | None, typer.Argument(metavar="PROTO...", help="Protos to generate from.", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="Folder for the modules; they keep the protos' relative paths.", show_default=".")
+    ] = Path(),
     include: Annotated[
         list[Path] | None,
         typer.Option("-I", "--include", help="Folder that imports are relative to; may be repeated.  [default: .]"),
     ] = None,
+    show_include: Annotated[
+        bool,
+        typer.Option("--show-include", help="Only print the folder that a protoc of your own needs after -I."),
+    ] = False,
 ) -> None:
     """Generate Python modules and typed stubs from your protos, which may import "amends/v1/annotations.proto"."""
+    if show_include:
+        typer.echo(include_directory())
+        return
+    if not protos:
+        raise CommandError("name the protos to generate from, for example: amends generate tickets.proto --out .")
     includes = include or [Path()]
     names = [proto_name(proto, includes) for proto in protos]
     command = [*protoc_command(), f"-I{include_directory()}", *(f"-I{folder.resolve()}" for folder in includes)]
@@ -45,7 +57,9 @@ def generate(
         fresh.mkdir()
         messages = [f"--python_out={fresh}", f"--mypy_out=quiet:{fresh}", f"--descriptor_set_out={described}"]
         run_protoc([*command, *messages, *names], includes)
-        services = [file.name for file in FileDescriptorSet.FromString(described.read_bytes()).file if file.service]
+        files = FileDescriptorSet.FromString(described.read_bytes()).file
+        refuse_unknown_methods(files)
+        services = [file.name for file in files if file.service]
         if services:
             stubs = [f"--grpc_python_out={fresh}", f"--mypy_grpc_out=quiet,only_async:{fresh}"]
             run_protoc([*command, *stubs, *services], includes)
@@ -96,6 +110,18 @@ def run_protoc(command: list[str], includes: Sequence[Path]) -> None:
     if done.returncode:
         lines = explain(done.stderr, _listed(includes)) or [done.stderr.strip() or "protoc failed and said nothing"]
         raise CommandError(*lines, exit_code=done.returncode)
+
+
+def refuse_unknown_methods(files: Iterable[FileDescriptorProto]) -> None:
+    """Say which annotations name methods that aren't there: protoc takes any text for one."""
+    faults = [
+        f"{file.name}: {fault}"
+        for file in files
+        for service in file.service
+        for fault in unknown_methods(service, f"{file.package}.{service.name}" if file.package else service.name)
+    ]
+    if faults:
+        raise CommandError(*faults)
 
 
 def install(fresh: Path, out: Path) -> list[Path]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 ARROWS = {"ACTION": "→", "COMPENSATION": "←", "LOOKUP": "?"}
 OF_THE_STATE = frozenset({"NOTHING_TO_UNDO", "PARKED", "RESOLVED", "DROPPED"})
 """States that say more than the outcome of the last attempt."""
+ENDS = frozenset({"COMMITTED", "COMPENSATED"})
 
 
 class Onlooker:
@@ -33,6 +34,7 @@ class Onlooker:
         self._console = console()
         self._ledger = ledger
         self._address = ""
+        self._said: dict[str, dict[tuple[str, str], str]] = {}
 
     def ready(self, address: str) -> None:
         """The coordinator answers requests."""
@@ -58,7 +60,7 @@ class Onlooker:
             case told.SagaBegan():
                 yield _of(happening.saga_id).append(f"began  {cut(happening.definition, LONGEST_NAME)}")
             case told.CallEnded():
-                yield _ended(happening)
+                yield self._ended(happening)
             case told.CallRepeated():
                 line = _call(happening.saga_id, happening.step, happening.direction, happening.method)
                 line.append("called again", BUSY)
@@ -68,6 +70,8 @@ class Onlooker:
             case told.DeadLetterOpened():
                 yield from self._dead_letter(happening)
             case told.SagaMoved():
+                if happening.state in ENDS:
+                    self._said.pop(happening.saga_id, None)
                 yield _moved(happening)
             case told.ParticipantCame():
                 served = ", ".join(cut(service, 2 * LONGEST_NAME) for service in happening.services)
@@ -77,6 +81,16 @@ class Onlooker:
                 line = Text("- ", BACKWARD).append(cut(happening.participant), "bold").append("  ")
                 how = "has not been heard of for a whole lease" if happening.unheard else "has left"
                 yield line.append(f"at {cut(happening.address)} {how}")
+
+    def _ended(self, call: told.CallEnded) -> Text:
+        """A call's line; what every attempt says alike is said once."""
+        said = "".join(f"  {cut(text)}" for text in (call.status_code, call.said) if text)
+        if call.state == "SUCCEEDED":
+            return _ended(call, "")
+        before = self._said.setdefault(call.saga_id, {})
+        key = (call.step, call.direction.value)
+        known, before[key] = before.get(key), said
+        return _ended(call, "  as before" if said and said == known else said)
 
     def _dead_letter(self, letter: told.DeadLetterOpened) -> Iterator[Text]:
         """What only a person can decide, and the commands that do it, ready to be copied."""
@@ -103,7 +117,7 @@ def _call(saga_id: str, step: str, direction: str, method: str) -> Text:
     return _of(saga_id).append(f"{cut(step, LONGEST_NAME)} {ARROWS[direction]} {cut(name, LONGEST_NAME)}  ")
 
 
-def _ended(call: told.CallEnded) -> Text:
+def _ended(call: told.CallEnded, said: str) -> Text:
     line = _call(call.saga_id, call.step, call.direction, call.method)
     if call.outcome is None or call.state in OF_THE_STATE:
         line.append(call.state.lower().replace("_", " "), STATE_STYLES[call.state])
@@ -114,8 +128,9 @@ def _ended(call: told.CallEnded) -> Text:
         line.append(f"  {duration(call.took_us)}")
     if call.attempt > 1:
         line.append(f"  attempt {call.attempt}", QUIET)
-    if call.state != "SUCCEEDED":
-        line.append("".join(f"  {cut(said)}" for said in (call.status_code, call.said) if said))
+    line.append(said)
+    if call.in_doubt and call.outcome == "REJECTED":
+        line.append("  no proof, because an attempt before ended unknown", QUIET)
     if call.again_in_us is not None:
         line.append(f"  again in {duration(max(0, call.again_in_us))}", BUSY)
     return line
@@ -135,7 +150,7 @@ def _waits(call: told.CallWaits) -> Iterator[Text]:
 
 def _moved(saga: told.SagaMoved) -> Text:
     line = _of(saga.saga_id).append(saga.state, STATE_STYLES[saga.state])
-    if saga.state in ("COMMITTED", "COMPENSATED"):
+    if saga.state in ENDS:
         line.append(f" in {duration(saga.took_us)}")
     if saga.failure_message or saga.failure_reason:
         who = f"{saga.failed_step}: " if saga.failed_step else ""

@@ -33,7 +33,7 @@ DEREGISTER_TIMEOUT_S = 1.0
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
 ADVICE = {
-    grpc.StatusCode.UNAVAILABLE: "start a coordinator there (`amends serve`) or correct coordinator=; ",
+    grpc.StatusCode.UNAVAILABLE: "start a coordinator there (`amends dev`) or correct coordinator=; ",
     grpc.StatusCode.UNIMPLEMENTED: "what listens there is no amends coordinator: correct coordinator=; ",
 }
 DEFAULT_LEASE_S = 30.0

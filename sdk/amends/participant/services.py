@@ -13,6 +13,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import FileDescriptor, MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
 
+from amends.annotations import unknown_methods
 from amends.participant.errors import InvalidParticipantError
 
 
@@ -40,8 +41,10 @@ def read_servicer(servicer: object) -> list[ServedService]:
     """The services that an instance of a subclass of generated ...Servicer classes serves.
 
     Raises:
-        InvalidParticipantError: it serves none, or leaves out one of their methods.
+        InvalidParticipantError: it serves none, leaves out one of their methods, or an annotation names none of them.
     """
+    if servicer is None:
+        raise InvalidParticipantError("add() was given None: give it an instance of your servicer class")
     if isinstance(servicer, type):
         raise InvalidParticipantError(
             f"{servicer.__name__} is a class: give add() an instance of it, add({servicer.__name__}(...))"
@@ -50,12 +53,13 @@ def read_servicer(servicer: object) -> list[ServedService]:
     for base, register in _generated_bases(type(servicer)):
         service = _register(servicer, base, register)
         _check_handlers(servicer, base, service)
+        _check_annotations(service)
         served[service.name] = service
     if not served:
         name = type(servicer).__name__
         raise InvalidParticipantError(
             f"{name} has no generated base class: derive it from the ...Servicer class in the _pb2_grpc module of its "
-            f"proto, for example class {name}(payments_pb2_grpc.PaymentsServiceServicer)"
+            f"proto, for example class {name}({_base_for(servicer)})"
         )
     return list(served.values())
 
@@ -120,9 +124,39 @@ def _check_handlers(servicer: object, base: type, service: ServedService) -> Non
     for method in methods:
         if not _is_asynchronous(servicer, method):
             raise InvalidParticipantError(
-                f"{owner}.{method.name} is a plain function, which would block every other call: "
+                f"{place_of(getattr(servicer, str(method.name)))} is a plain function, which would block every other "
+                "call: "
                 f"write `async def {method.name}(self, request, context)`"
             )
+
+
+def place_of(handler: Callable[..., object]) -> str:
+    """A handler's name with the file and line where it is written, such as "Theatre.Hold (theatre.py:11)"."""
+    function = inspect.unwrap(handler)
+    name = getattr(function, "__qualname__", repr(function))
+    code = getattr(function, "__code__", None)
+    return name if code is None else f"{name} ({code.co_filename}:{code.co_firstlineno})"
+
+
+def _check_annotations(service: ServedService) -> None:
+    copied = descriptor_pb2.ServiceDescriptorProto()
+    service.descriptor.CopyToProto(copied)
+    # Parsed anew: in what was copied the annotations may be bytes that nobody has read.
+    described = descriptor_pb2.ServiceDescriptorProto.FromString(copied.SerializeToString())
+    faults = [*unknown_methods(described, service.name)]
+    if faults:
+        raise InvalidParticipantError(" ".join(faults))
+
+
+def _base_for(servicer: object) -> str:
+    """The generated class that a servicer was most likely meant to derive from: one whose methods it has."""
+    for name, module in sorted(sys.modules.items()):
+        for base in vars(module).values() if name.endswith("_pb2_grpc") else ():
+            if isinstance(base, type) and base.__name__.endswith("Servicer") and base.__module__ == name:
+                methods = [method for method in vars(base) if not method.startswith("_")]
+                if methods and all(callable(getattr(servicer, method, None)) for method in methods):
+                    return f"{name}.{base.__name__}"
+    return "payments_pb2_grpc.PaymentsServiceServicer"
 
 
 def _is_inherited(servicer: object, base: type, method: str) -> bool:

@@ -34,7 +34,7 @@ from amends.participant.context import StepContext, enter, leave, step_of
 from amends.participant.in_flight import CallsInFlight
 from amends.participant.key_memory import KeyInUseError, KeyMemory
 from amends.participant.refusals import NotInStep, Rejected, TryLater
-from amends.participant.services import ServedService
+from amends.participant.services import ServedService, place_of
 
 log = logging.getLogger("amends.participant")
 
@@ -92,7 +92,9 @@ class StepCalls(grpc.GenericRpcHandler):
         method = self._methods.get(path)
         if method is None:
             handler = self._served(handler_call_details)
-            if handler is None or handler.unary_unary is None:
+            if handler is None:
+                return self._unknown(path)
+            if handler.unary_unary is None:
                 return handler
             method = self._methods[path] = self._method(path, handler)
         return self._answering(method, _pairs(handler_call_details.invocation_metadata))
@@ -100,6 +102,19 @@ class StepCalls(grpc.GenericRpcHandler):
     def _served(self, details: grpc.HandlerCallDetails) -> Handler | None:
         found = (service.handlers.service(details) for service in self._services)
         return next((handler for handler in found if handler is not None), None)
+
+    def _unknown(self, path: str) -> Handler | None:
+        """Says what is wrong with a call of a method that a service of ours doesn't have, in this process' stubs."""
+        service = next((each for each in self._services if path.startswith(f"/{each.name}/")), None)
+        if service is None:
+            return None
+        refusal = wire.unknown_method(path.removeprefix("/"), participant=self._participant, known=service.responses())
+
+        async def refuse(_: bytes, context: Context) -> None:
+            log.warning("%s", refusal.text)
+            await context.abort(refusal.code, refusal.text)
+
+        return grpc.unary_unary_rpc_method_handler(refuse)
 
     def _method(self, path: str, handler: Handler) -> _Method:
         # The stubs describe synchronous handlers; `services.read_servicer` made sure that this one is a coroutine.
@@ -193,7 +208,7 @@ def _answered(method: _Method, step: StepContext | None, returned: object, conte
         return returned  # set by the handler in gRPC's own way: gRPC sends that code and drops what was returned
     if not isinstance(returned, method.response):
         refusal = wire.wrong_response(method.name, expected=method.response.DESCRIPTOR.full_name, got=returned)
-        log.error("%s%s", refusal.text, _named(step))
+        log.error("%s: %s%s", place_of(method.behaviour), refusal.text, _named(step))
         return refusal
     if step is not None and step.state.abort_reason is not None:
         context.set_trailing_metadata((*_trailers(context), (wire.ABORT_TRAILER, step.state.abort_reason)))

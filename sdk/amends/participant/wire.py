@@ -7,6 +7,7 @@ outcome. A text may be percent-encoded to three times its size and stands in the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import grpc
 from google.protobuf import any_pb2, duration_pb2
@@ -17,6 +18,9 @@ from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-unty
 
 from amends.participant.context import cut_utf8
 from amends.participant.refusals import Rejected, TryLater
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 TEXT_LIMIT_BYTES = 1024
 REASON_LIMIT_BYTES = 256
@@ -66,6 +70,16 @@ def key_in_use(problem: str) -> Refusal:
     return Refusal(code=grpc.StatusCode.ABORTED, text=_cut(problem, TEXT_LIMIT_BYTES))
 
 
+def unknown_method(method: str, *, participant: str, known: Iterable[str]) -> Refusal:
+    """The service is served here, but not this method of it: the caller's proto is another one."""
+    names = ", ".join(path.rpartition("/")[2] for path in known)
+    text = (
+        f"participant {participant} has no {method}, only {names}: its generated code is older than the saga's, or the "
+        "name is misspelt; generate it again and start the participant anew"
+    )
+    return Refusal(code=grpc.StatusCode.UNIMPLEMENTED, text=_cut(text, TEXT_LIMIT_BYTES))
+
+
 def handler_raised(method: str, fault: BaseException) -> Refusal:
     """The handler ended in a way that proves nothing; what it said stays in the participant's log."""
     text = f"the handler of {method} raised {type(fault).__name__}; see the participant's log"
@@ -76,7 +90,7 @@ def wrong_response(method: str, *, expected: str, got: object) -> Refusal:
     """The handler ran to its end and returned something else than its response: what it did stands."""
     what = f"returned {type(got).__name__} instead of {expected}"
     if got is None:
-        what = f"returned nothing instead of {expected}: did it forget to return?"
+        what = f"returned None instead of {expected}: did it forget to return?"
     return Refusal(code=grpc.StatusCode.INTERNAL, text=f"the handler of {method} {what}")
 
 

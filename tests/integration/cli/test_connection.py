@@ -69,7 +69,7 @@ def test_no_coordinator(runner: CliRunner) -> None:
     lines = list_at(runner, f"localhost:{port}")
     assert lines[0].startswith(f"no coordinator answers at localhost:{port}: ")
     assert lines[1:] == [
-        "Start one with `amends serve`, or name its address with --coordinator or in AMENDS_COORDINATOR."
+        "Start one with `amends dev`, or name its address with --coordinator or in AMENDS_COORDINATOR."
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -17,7 +18,16 @@ from opentelemetry import trace
 
 from amends import ParticipantServer, Rejected, TryLater, current_step
 from shop.inventory.v1.inventory_pb2 import ReleaseResponse, ReserveRequest, ReserveResponse
-from tests.integration.participant.calls import NO_COORDINATOR, RESERVE, Behaviour, Inventory, ReserveContext, as_step
+from tests.integration.participant.calls import (
+    NO_COORDINATOR,
+    RESERVE,
+    SERVICE,
+    Behaviour,
+    Inventory,
+    ReserveContext,
+    as_step,
+    reserve_at_once,
+)
 
 SECRET = "4111-1111-1111-1111"
 
@@ -167,7 +177,7 @@ async def test_an_unexpected_exception_keeps_its_text_to_itself(caplog: pytest.L
 @pytest.mark.parametrize(
     ("returned", "told"),
     [
-        (None, "returned nothing instead of shop.inventory.v1.ReserveResponse: did it forget to return?"),
+        (None, "returned None instead of shop.inventory.v1.ReserveResponse: did it forget to return?"),
         (ReleaseResponse(), "returned ReleaseResponse instead of shop.inventory.v1.ReserveResponse"),
     ],
 )
@@ -179,7 +189,18 @@ async def test_a_wrong_return_value_is_told(returned: object, told: str, caplog:
 
     answer = await answer_of(behaviour)
     assert (answer.code, answer.text) == (grpc.StatusCode.INTERNAL, f"the handler of {RESERVE} {told}")
-    assert any(told in record.getMessage() for record in caplog.records)
+    (said,) = [record.getMessage() for record in caplog.records if told in record.getMessage()]
+    assert re.search(r"Inventory\.Reserve \(.+calls\.py:\d+\)", said), "it names the line to mend"
+
+
+async def test_a_method_that_only_the_callers_proto_has() -> None:
+    """A wiring fault, in words: the generated code here is older than the saga's, or a name is misspelt."""
+    async with serving(reserve_at_once) as channel:
+        method: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{SERVICE}/Refund")
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await method(b"", metadata=as_step(), timeout=10)
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert f"participant inventory has no {SERVICE}/Refund, only Reserve, Release: " in (caught.value.details() or "")
 
 
 async def test_grpcs_own_ways_pass_through() -> None:

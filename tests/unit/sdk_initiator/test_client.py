@@ -351,7 +351,7 @@ async def test_nobody_at_the_address(dead_address: str) -> None:
     async with SagaClient(dead_address, unavailable_timeout=timedelta(milliseconds=300)) as client:
         with pytest.raises(CoordinatorUnavailableError) as caught:
             await client.start(whole_saga(), PlanTrip(), saga_id="trip-1")
-    assert f"no coordinator answers at {dead_address}; start one with `amends serve` or check the address" in str(
+    assert f"no coordinator answers at {dead_address}; start one with `amends dev` or check the address" in str(
         caught.value
     )
     assert (caught.value.reason, caught.value.status_code) == ("NO_COORDINATOR", grpc.StatusCode.UNAVAILABLE)

@@ -24,6 +24,7 @@ from tests.unit.sdk_initiator.travel import (
     whole_saga,
 )
 from typed.v1.typed_pb2 import BookRequest, PlanTrip, QuoteResponse, TripPlanned
+from typed.v1.typed_pb2_grpc import TravelServiceServicer
 
 
 def refused(message: str, mistake: Callable[[], object]) -> None:
@@ -44,6 +45,19 @@ def test_names_are_checked() -> None:
         refused(r"a step can't be called", partial(trip.step, name, Book(destination="Oslo")))
     refused(r"saga 'x': input is 'PlanTrip': pass a generated message class", lambda: anything("x", input="PlanTrip"))
     refused(r"saga 'x': output is <class 'int'>", lambda: anything("x", input=PlanTrip, output=int))
+
+
+def test_what_a_step_is_given_is_a_call() -> None:
+    """Not the method alone, not the generated function, not a message: what is easily given instead."""
+    trip = new_saga()
+    step = cast("Any", trip.step)  # the checkers would refuse them
+    refused(r"step 'a' is given the method typed\.v1\.TravelService/Book without its request", lambda: step("a", Book))
+    refused(r"step 'a' is given <function TravelServiceServicer\.Book", lambda: step("a", TravelServiceServicer.Book))
+    refused(r"step 'a' is given a message: call a method\(\) with the fields", lambda: step("a", BookRequest()))
+    book = cast("Any", trip.step("b", Book()))
+    refused(r"the lookup of step 'b' is given the method", lambda: book.looked_up_by(FindBooking))
+    refused(r"the compensation of step 'b' is given the method", lambda: book.compensated_by(CancelBooking))
+    refused(r"saga 'x': input is a PlanTrip, not a class", lambda: cast("Any", Saga)("x", input=PlanTrip()))
 
 
 def test_durations_are_checked() -> None:

@@ -58,6 +58,14 @@ class NoBase:
     """Forgot to derive from the generated class."""
 
 
+class NoInventory:
+    """The same, with a generated class's methods."""
+
+    async def Reserve(self) -> None: ...
+
+    async def Release(self) -> None: ...
+
+
 class HalfInventory(InventoryServiceServicer):
     """Forgot one method, which a type checker would have said; some have none."""
 
@@ -81,9 +89,14 @@ def test_a_servicer_that_cannot_be_served_is_told_why() -> None:
     half = HalfInventory()  # type: ignore[abstract] # pyright: ignore[reportAbstractUsage] # the planted mistake
     for servicer, sentence in (
         (Inventory, r"Inventory is a class: give add\(\) an instance"),
+        (None, "add\\(\\) was given None"),
         (NoBase(), "NoBase has no generated base class: derive it from"),
+        (
+            NoInventory(),
+            r"class NoInventory\(shop\.inventory\.v1\.inventory_pb2_grpc\.InventoryServiceServicer\)",
+        ),
         (half, rf"HalfInventory leaves out Release of {SERVICE}: write `async def Release"),
-        (BlockingInventory(), "BlockingInventory.Release is a plain function"),
+        (BlockingInventory(), r"BlockingInventory\.Release \(.+test_services\.py:\d+\) is a plain function"),
     ):
         with pytest.raises(InvalidParticipantError, match=sentence):
             ParticipantServer("inventory", coordinator="localhost:7070").add(servicer)
