@@ -47,9 +47,12 @@ SETTLED = "state IN ('COMMITTED', 'COMPENSATED')"
 step; what is indexed here costs it nothing until its end. The few that run are found by their state.
 """
 
-UNPURGED = "state IN ('COMMITTED', 'COMPENSATED') AND due_time IS NULL AND NOT attention_required AND NOT purged"
+UNPURGED = (
+    "state NOT IN ('RUNNING', 'COMPENSATING', 'COMPENSATION_FAILED') AND due_time IS NULL AND NOT attention_required "
+    "AND NOT purged"
+)
 """The sagas that retention may empty once their time has come, as its index knows them: however many wait for a person,
-it doesn't look at them again and again.
+it doesn't look at them again and again. (As `IN` the states would lead SQLite to another index, as above.)
 """
 
 EPOCH = "1970-01-01 00:00:00.000000"

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Connection, event
 
 from amends_coordinator.core.states import SagaState
-from amends_coordinator.ledger import reads, tasks
+from amends_coordinator.ledger import purge, reads, tasks
 from amends_coordinator.ledger.plans import Plans
 from tests.conformance.ledger.sagas import NODE, advanced, after, new, plan_of, saga, write
 from tests.unit.ledger.servers import FaultyDialect, open_server
@@ -76,6 +76,15 @@ def test_claims_use_the_index_of_due_sagas(postgres_ledger: str) -> None:
     assert "Index Scan using ix_saga_due" in found
     found = plan_of_question(postgres_ledger, lambda connection: tasks.release_others(connection, NODE))
     assert "using ix_saga_due" in found
+
+
+def test_retention_uses_the_index_of_what_is_still_whole(postgres_ledger: str) -> None:
+    """L2: a million ended sagas that are young, or emptied already, cost a look for old ones nothing."""
+    found = plan_of_question(
+        postgres_ledger, lambda connection: purge.purge(connection, ended_before=after(1), limit=5)
+    )
+    assert "Index Scan using ix_saga_retention" in found
+    assert "Sort" not in found
 
 
 @pytest.mark.parametrize("states", [frozenset[SagaState](), frozenset({SagaState.COMMITTED})])

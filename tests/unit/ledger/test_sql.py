@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, event
 
 from amends_coordinator.core.states import SagaState
-from amends_coordinator.ledger import reads, schema, tasks
+from amends_coordinator.ledger import purge, reads, schema, tasks
 from amends_coordinator.ledger.plans import Plans
 from amends_coordinator.ports.ledger import ROOMY, Room
 from tests.conformance.ledger.sagas import NODE, advanced, after, full, new, plan_of, saga, write
@@ -69,6 +69,12 @@ def test_claims_use_the_index_of_due_sagas(tmp_path: Path) -> None:
 
         found = plan_for(path, claim)
         assert found.startswith("SEARCH saga USING INDEX ix_saga_due (begun=? AND due_time<?)")
+
+
+def test_retention_uses_the_index_of_what_is_still_whole(tmp_path: Path) -> None:
+    """A million ended sagas that are young, or emptied already, cost a look for old ones nothing."""
+    found = plan_for(make_file(tmp_path), lambda connection: purge.purge(connection, ended_before=after(1), limit=5))
+    assert found == "SEARCH saga USING INDEX ix_saga_retention (ended_time<?)"
 
 
 def test_releasing_looks_at_active_sagas_only(tmp_path: Path) -> None:

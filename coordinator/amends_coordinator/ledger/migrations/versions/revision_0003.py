@@ -12,6 +12,10 @@ down_revision = "0002"
 
 ACTIVE = "(state NOT IN ('COMMITTED', 'COMPENSATED') OR due_time IS NOT NULL)"
 SETTLED = "state IN ('COMMITTED', 'COMPENSATED')"
+UNPURGED = (
+    "state NOT IN ('RUNNING', 'COMPENSATING', 'COMPENSATION_FAILED') AND due_time IS NULL AND NOT attention_required "
+    "AND NOT purged"
+)
 EPOCH = "1970-01-01 00:00:00.000000"
 
 
@@ -108,9 +112,7 @@ def _index() -> None:
     _index_sagas("ix_saga_updated", SETTLED, "updated_time", "state", "created_time", "id")
     _index_sagas("ix_saga_attention", "attention_required", "state", "created_time", "id")
     _index_sagas("ix_saga_unproven", "unproven", "state", "created_time", "id")
-    _index_sagas(
-        "ix_saga_retention", f"{SETTLED} AND due_time IS NULL AND NOT attention_required AND NOT purged", "ended_time"
-    )
+    _index_sagas("ix_saga_retention", UNPURGED, "ended_time")
 
 
 def _index_sagas(name: str, where: str, *columns: str) -> None:
