@@ -17,15 +17,20 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from amends_coordinator.calls.reflection import Reflection
+from amends_coordinator.calls.secrets import Secrets
 from amends_coordinator.calls.unary import UnaryParticipants
 from amends_coordinator.core.ids import NodeId
+from amends_coordinator.declared_participants import DeclaredParticipants
 from amends_coordinator.definitions.catalog import Catalog
 from amends_coordinator.engine.engine import Engine
 from amends_coordinator.engine.registry import Registry
 from amends_coordinator.engine.settings import EngineSettings
+from amends_coordinator.engine.static_participants import StaticParticipants
 from amends_coordinator.grpc_api.server import Api, ApiSettings, CannotListenError, target
 from amends_coordinator.ledger.factory import MEMORY_URL, open_ledger, place_of, sqlite_file
 from amends_coordinator.ledger.migrate import upgrade
+from amends_coordinator.participants_file import read_participants
 from amends_coordinator.ports.ledger import LedgerError, LedgerLockedError, LedgerUnavailableError, NodeFencedError
 from amends_coordinator.settings import Settings, SettingsError
 from amends_coordinator.system import SystemClock, SystemIds
@@ -68,12 +73,23 @@ class Coordinator:
             telemetry=self._telemetry,
             lease_us=round(settings.participant_lease_s * _MICROS),
         )
+        secrets = Secrets(settings.secrets_dir)
         self._participants = UnaryParticipants(
             directory=self._registry,
             clock=clock,
             ledger_name=settings.ledger_name,
             payload_limit_bytes=settings.payload_limit_bytes,
             connect_gate_s=settings.connect_gate_s,
+            secrets=secrets,
+        )
+        statics = StaticParticipants(
+            registry=self._registry,
+            describing=Reflection(secrets=secrets, payload_limit_bytes=settings.payload_limit_bytes),
+        )
+        self._declared = DeclaredParticipants(
+            read_participants(settings.participants_file, payload_limit_bytes=settings.payload_limit_bytes),
+            statics=statics,
+            registry=self._registry,
         )
         self._engine = Engine(
             ledger=ledger,
@@ -91,6 +107,7 @@ class Coordinator:
             operating=self._engine.verbs,
             ledger=ledger,
             registry=self._registry,
+            statics=statics,
             catalog=catalog,
             clock=clock,
         )
@@ -105,19 +122,24 @@ class Coordinator:
         await self._engine.open()
         self._ledger_is_open = True
         await self._registry.load()
+        await self._declared.put_known()
         await self._api.start()
         _log.info(names.NODE_STARTED, **{names.NODE: self.node, names.PORT: port})
         return port
 
     async def run(self) -> None:
-        """Sweep, and keep health true, until cancelled; raises what can't be gone on with."""
-        watching = asyncio.create_task(self._watch_health(), name="watch health")
+        """Sweep, keep health true and add declared participants, until cancelled; raises what can't be gone on with."""
+        beside = (
+            asyncio.create_task(self._watch_health(), name="watch health"),
+            asyncio.create_task(self._declared.run(), name="add declared participants"),
+        )
         try:
             await self._engine.run()
         finally:
-            watching.cancel()
-            with suppress(asyncio.CancelledError):
-                await watching
+            for task in beside:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
 
     async def stop(self, grace_s: float) -> None:
         """Finish or hand over within `grace_s` seconds, and give the ledger back. Safe after a `start` that failed."""

@@ -70,6 +70,14 @@ class Settings(BaseSettings):
     participant_lease_s: Seconds = 30.0
     """How long, in seconds, a participant's announcement holds unless it is renewed. Default 30."""
 
+    secrets_dir: str = Field(default="", max_length=4_096)
+    """The directory with the certificates, keys and tokens that static participants name by plain file names. Files are
+    read anew when they change. Default: none, so no participant can need one."""
+
+    participants_file: str = Field(default="", max_length=4_096)
+    """A TOML file with static participants, which are made known at every start (docs/participants.md). Default:
+    none."""
+
     max_running_sagas: int = Field(default=10_000, ge=1, le=1_000_000)
     """How many sagas are in memory at once; more wait in the ledger. Default 10,000."""
 

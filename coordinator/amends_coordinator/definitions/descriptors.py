@@ -34,6 +34,11 @@ def is_of_a_library(file_name: str) -> bool:
     return file_name.startswith(GOOGLE_FILES) or file_name == ANNOTATIONS_FILE
 
 
+def is_of_every_server(service: str) -> bool:
+    """Whether a service is one that any server may have and that no saga calls: health or reflection."""
+    return service.startswith(("grpc.health.", "grpc.reflection."))
+
+
 def is_readable(message: Message) -> bool:
     """Whether all text in a file is text. Descriptors are proto2, where broken UTF-8 parses and comes out as bytes."""
     for field, value in message.ListFields():

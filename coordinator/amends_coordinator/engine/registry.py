@@ -3,75 +3,38 @@
 An announcement holds for a lease and is renewed by repeating it. A renewal that changes nothing moves the lease in
 memory; the ledger hears of it only when half of what it has stored is over, so that a renewal is cheap and a
 coordinator that is killed still knows its participants when it is back.
+
+A static participant has one instance, whose lease never ends and which stands nowhere but with the participant.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from google.protobuf.descriptor_pb2 import FileDescriptorSet
-
 from amends_coordinator.core.ids import Instant
-from amends_coordinator.definitions.descriptors import conflicts, services_of
-from amends_coordinator.definitions.schema import Schema
+from amends_coordinator.definitions.descriptors import conflicts
+from amends_coordinator.engine.announcements import load_services, steps_services
+from amends_coordinator.engine.connections import connection_to_bytes
+from amends_coordinator.engine.known_participants import STATIC_ID, KnownParticipants
+from amends_coordinator.engine.registry_errors import (
+    DescriptorConflictError,
+    NameTakenError,
+    NotStaticError,
+    UnknownParticipantError,
+)
 from amends_coordinator.ports.ledger import InstanceRow, ParticipantRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+    from amends_coordinator.engine.announcements import Announced, Announcement, StaticParticipant
     from amends_coordinator.ports.clock import Clock
     from amends_coordinator.ports.ledger import Ledger
     from amends_coordinator.ports.telemetry import Telemetry
-
-
-class RegistryError(Exception):
-    """Root of what the registry raises; nothing was changed."""
-
-
-class UnknownParticipantError(RegistryError):
-    """The participant has never sent its descriptors. Announce it once with them."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"participant {name} is not known here; announce it with its descriptors")
-        self.name = name
-
-
-class UndescribedServicesError(RegistryError):
-    """Services are announced that the descriptors don't describe. Send the files that define them."""
-
-    def __init__(self, services: tuple[str, ...]) -> None:
-        super().__init__(f"no descriptors for {', '.join(services)}; send the files that define them")
-        self.services = services
-
-
-class DescriptorConflictError(RegistryError):
-    """Another participant announces a file, type or service of the same name with other content. Rename one of them."""
-
-    def __init__(self, contradictions: list[str]) -> None:
-        super().__init__("; ".join(contradictions))
-        self.contradictions = tuple(contradictions)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Announcement:
-    """One instance of a participant, and what it serves. `descriptors` None: as announced before."""
-
-    participant: str
-    services: tuple[str, ...]
-    descriptors: FileDescriptorSet | None
-    instance_id: str
-    address: str
-    capacity: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Announced:
-    """A participant with its instances whose lease hasn't ended, in the order of their ids."""
-
-    participant: ParticipantRow
-    instances: tuple[InstanceRow, ...]
 
 
 class Registry:
@@ -83,11 +46,8 @@ class Registry:
         self._clock = clock
         self._telemetry = telemetry
         self._changing = asyncio.Lock()
-        self._participants: dict[str, ParticipantRow] = {}
-        self._instances: dict[str, dict[str, InstanceRow]] = {}
+        self._known = KnownParticipants()
         self._stored_lease_ends: dict[tuple[str, str], Instant] = {}
-        self._by_service: dict[str, tuple[InstanceRow, ...]] = {}
-        self._schemas: dict[str, FileDescriptorSet] = {}
 
     async def load(self) -> None:
         """Read what the ledger has. To be called once, after the ledger is open and before the first call.
@@ -97,14 +57,14 @@ class Registry:
         """
         participants, instances = await self._ledger.participants()
         for participant in participants:
-            self._remember(participant)
+            self._known.put(participant)
         for instance in instances:
-            self._instances.setdefault(instance.participant, {})[instance.instance_id] = instance
+            self._known.put_instance(instance)
             self._stored_lease_ends[instance.participant, instance.instance_id] = instance.lease_end_time
-        self._index()
-        for announced in self.participants():
-            for instance in announced.instances:
-                self._telemetry.participant_announced(instance, announced.participant.services)
+        self._known.index()
+        now = self._clock.now()
+        for participant in participants:
+            self._tell(participant, now)
 
     async def announce(self, announcement: Announcement) -> Announced:
         """Add or renew one instance, and its participant. Safe to repeat.
@@ -112,6 +72,7 @@ class Registry:
         Raises:
             UnknownParticipantError: a renewal without descriptors of a participant that never sent any.
             UndescribedServicesError, DescriptorConflictError, DescriptorError: nothing was changed.
+            NameTakenError: a static participant has this name.
             LedgerUnavailableError: nothing was changed; repeat it.
         """
         async with self._changing:
@@ -130,62 +91,112 @@ class Registry:
             if self._must_store(participant, instance, now):
                 await self._ledger.put_participant(participant, instance)
                 self._stored_lease_ends[instance.participant, instance.instance_id] = instance.lease_end_time
-            self._remember(participant)
-            self._instances.setdefault(participant.name, {})[instance.instance_id] = instance
-            self._index()
+            self._known.put(participant)
+            self._known.put_instance(instance)
+            self._known.index()
             self._telemetry.participant_announced(instance, participant.services)
-            return self._announced(participant, now)
+            return self._known.announced_one(participant, now)
 
     async def withdraw(self, participant: str, instance_id: str) -> None:
-        """Take one instance out at once; nothing happens if it isn't there.
+        """Take one instance out at once; nothing happens if it isn't there, or if the participant is static.
 
         Raises:
             LedgerUnavailableError: it may still be there; repeat it.
         """
         async with self._changing:
-            if instance_id in self._instances.get(participant, {}):
+            known = self._known.instance(participant, instance_id)
+            if known is not None and known.connection is None:
                 await self._remove(participant, instance_id)
-                self._index()
+                self._known.index()
                 self._telemetry.participant_left(participant, instance_id)
+
+    async def put_static(self, static: StaticParticipant) -> Announced:
+        """Add a static participant, or change it. Safe to repeat.
+
+        Raises:
+            NameTakenError: a participant of this name announces itself.
+            UndescribedServicesError, NoServicesError, DescriptorConflictError, DescriptorError: nothing was changed.
+            LedgerUnavailableError: nothing was changed; repeat it.
+        """
+        async with self._changing:
+            now = self._clock.now()
+            participant = await asyncio.to_thread(self._checked_static, static, now)
+            await self._ledger.put_participant(participant, None)
+            self._forget_stored(participant.name)
+            self._known.put(participant)
+            self._known.index()
+            self._tell(participant, now)
+            return self._known.announced_one(participant, now)
+
+    async def remove_static(self, participant: str) -> None:
+        """Take a static participant out; nothing happens if nobody has this name.
+
+        Raises:
+            NotStaticError: it announces itself.
+            LedgerUnavailableError: it may still be there; repeat it.
+        """
+        async with self._changing:
+            known = self._known.get(participant)
+            if known is None:
+                return
+            if known.connection is None:
+                raise NotStaticError(participant)
+            await self._ledger.remove_participant(participant)
+            self._known.drop(participant)
+            self._known.index()
+            self._telemetry.participant_left(participant, STATIC_ID)
+
+    def require_name_for_static(self, name: str) -> None:
+        """Whether a static participant may have this name.
+
+        Raises:
+            NameTakenError: a participant that announces itself has it, and lives.
+        """
+        known = self._known.get(name)
+        if known is not None and known.connection is None and self._known.lives(name, self._clock.now()):
+            raise NameTakenError(name, is_static=False)
+
+    def static(self, name: str) -> StaticParticipant | None:
+        """The static participant of this name, as it is known."""
+        return self._known.static(name)
 
     def participants(self) -> Sequence[Announced]:
         """All participants by name, those without a living instance too."""
-        now = self._clock.now()
-        return [self._announced(self._participants[name], now) for name in sorted(self._participants)]
+        return self._known.announced(self._clock.now())
 
     def schemas(self) -> dict[str, FileDescriptorSet]:
         """The descriptors of every participant by its name; first those of participants with a living instance."""
-        now = self._clock.now()
-        ordered = sorted(self._schemas, key=lambda name: (not self._lives(name, now), name))
-        return {name: self._schemas[name] for name in ordered}
+        return self._known.schemas(self._clock.now())
 
     def instances(self, *, service: str, participant: str) -> Sequence[InstanceRow]:
         """The instances that serve `service` and whose lease hasn't ended; of `participant` only, unless that is ""."""
         now = self._clock.now()
         return [
             row
-            for row in self._by_service.get(service, ())
+            for row in self._known.serving(service)
             if row.lease_end_time > now and (not participant or row.participant == participant)
         ]
 
     def _checked(self, announcement: Announcement, now: Instant) -> ParticipantRow:
         """The participant's row as it will be, if nothing contradicts it."""
         name = announcement.participant
-        known = self._participants.get(name)
+        known = self._known.get(name)
+        if known is not None and known.connection is not None:
+            raise NameTakenError(name, is_static=True)
         if announcement.descriptors is None:
             if known is None:
                 raise UnknownParticipantError(name)
-            descriptors, schema = known.descriptors, self._schemas[name]
+            descriptors, schema = known.descriptors, self._known.schema(name)
         else:
             schema = announcement.descriptors
             descriptors = schema.SerializeToString(deterministic=True)
         services = tuple(sorted(set(announcement.services)))
         # What a participant last announced may meanwhile contradict another one, if its lease was over in between.
-        if known is None or descriptors != known.descriptors or not self._lives(name, now):
-            _load(schema, services)
+        if known is None or descriptors != known.descriptors or not self._known.lives(name, now):
+            load_services(schema, services)
             self._refuse_conflicts(name, schema, now)
         elif services != known.services:
-            _load(schema, services)
+            load_services(schema, services)
         return ParticipantRow(
             name=name,
             services=services,
@@ -194,72 +205,56 @@ class Registry:
             updated_time=now,
         )
 
+    def _checked_static(self, static: StaticParticipant, now: Instant) -> ParticipantRow:
+        """The static participant's row as it will be, if nothing contradicts it."""
+        name = static.participant
+        self.require_name_for_static(name)
+        services = tuple(sorted(set(static.services))) or steps_services(static.descriptors)
+        load_services(static.descriptors, services)
+        self._refuse_conflicts(name, static.descriptors, now)
+        known = self._known.get(name)
+        return ParticipantRow(
+            name=name,
+            services=services,
+            descriptors=static.descriptors.SerializeToString(deterministic=True),
+            created_time=now if known is None else known.created_time,
+            updated_time=now,
+            connection=connection_to_bytes(static.connection),
+        )
+
     def _refuse_conflicts(self, name: str, schema: FileDescriptorSet, now: Instant) -> None:
         """Only participants with a living instance count: one that is gone for good must not stand in the way."""
-        others = {other: held for other, held in self._schemas.items() if other != name and self._lives(other, now)}
+        others = {other: held for other, held in self._known.living_schemas(now).items() if other != name}
         if contradictions := conflicts(others, schema):
             raise DescriptorConflictError(contradictions)
 
     def _must_store(self, participant: ParticipantRow, instance: InstanceRow, now: Instant) -> bool:
         """Whether more changed than the lease, or the lease that is stored is half over."""
-        known = self._participants.get(participant.name)
+        known = self._known.get(participant.name)
         if known is None or replace(known, updated_time=participant.updated_time) != participant:
             return True
-        before = self._instances.get(participant.name, {}).get(instance.instance_id)
+        before = self._known.instance(participant.name, instance.instance_id)
         if before is None or replace(before, lease_end_time=instance.lease_end_time) != instance:
             return True
         return self._stored_lease_ends[instance.participant, instance.instance_id] - now < self.lease_us // 2
 
     async def _forget_gone(self, now: Instant) -> None:
         """Remove instances whose lease ended a whole lease ago: each start of a process makes a new one."""
-        gone = [row for row in self._all_instances() if row.lease_end_time + self.lease_us <= now]
+        gone = [row for row in self._known.all_instances() if row.lease_end_time + self.lease_us <= now]
         for row in gone:
             await self._remove(row.participant, row.instance_id)
 
     async def _remove(self, participant: str, instance_id: str) -> None:
         await self._ledger.remove_instance(participant, instance_id)
-        self._instances[participant].pop(instance_id)
+        self._known.drop_instance(participant, instance_id)
         self._stored_lease_ends.pop((participant, instance_id), None)
 
-    def _remember(self, participant: ParticipantRow) -> None:
-        known = self._participants.get(participant.name)
-        if known is None or known.descriptors != participant.descriptors:
-            self._schemas[participant.name] = FileDescriptorSet.FromString(participant.descriptors)
-        self._participants[participant.name] = participant
+    def _forget_stored(self, participant: str) -> None:
+        """A participant that became static has no instances in the ledger any more."""
+        for row in self._known.instances_of(participant):
+            self._stored_lease_ends.pop((participant, row.instance_id), None)
 
-    def _lives(self, name: str, now: Instant) -> bool:
-        return any(row.lease_end_time > now for row in self._instances.get(name, {}).values())
-
-    def _announced(self, participant: ParticipantRow, now: Instant) -> Announced:
-        rows = self._instances.get(participant.name, {})
-        living = (rows[instance_id] for instance_id in sorted(rows) if rows[instance_id].lease_end_time > now)
-        return Announced(participant=participant, instances=tuple(living))
-
-    def _all_instances(self) -> Iterable[InstanceRow]:
-        return [row for rows in self._instances.values() for row in rows.values()]
-
-    def _index(self) -> None:
-        """Put the instances together by service, so that a call finds them without a search."""
-        by_service: dict[str, list[InstanceRow]] = {}
-        for name in sorted(self._participants):
-            rows = self._instances.get(name, {})
-            for service in self._participants[name].services:
-                by_service.setdefault(service, []).extend(rows[instance_id] for instance_id in sorted(rows))
-        self._by_service = {service: tuple(rows) for service, rows in by_service.items()}
-
-
-def _load(files: FileDescriptorSet, services: Iterable[str]) -> None:
-    """Load every method of these services, so that a schema with a hole is refused now and not at the first call.
-
-    Raises:
-        UndescribedServicesError, DescriptorError.
-    """
-    if missing := tuple(sorted(set(services) - services_of(files))):
-        raise UndescribedServicesError(missing)
-    schema, wanted = Schema(files), set(services)
-    for file in files.file:
-        for service in file.service:
-            full_name = f"{file.package}.{service.name}" if file.package else service.name
-            if full_name in wanted:
-                for method in service.method:
-                    schema.method(f"{full_name}/{method.name}")
+    def _tell(self, participant: ParticipantRow, now: Instant) -> None:
+        for row in self._known.instances_of(participant.name):
+            if row.lease_end_time > now:
+                self._telemetry.participant_announced(row, participant.services)

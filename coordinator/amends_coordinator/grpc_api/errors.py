@@ -18,8 +18,14 @@ from grpc_status import rpc_status  # type: ignore[import-untyped]  # ships no t
 from amends.v1.error_reason_pb2 import ErrorReason
 from amends_coordinator.core.verbs import Refusal, VerbRefusedError
 from amends_coordinator.definitions.errors import Fault, InvalidDefinitionError, PayloadError
-from amends_coordinator.engine.registry import DescriptorConflictError, UnknownParticipantError
+from amends_coordinator.engine.registry_errors import (
+    DescriptorConflictError,
+    NameTakenError,
+    NotStaticError,
+    UnknownParticipantError,
+)
 from amends_coordinator.grpc_api.validation import InvalidRequestError
+from amends_coordinator.ports.describing import NotDescribedError
 from amends_coordinator.ports.driving import SagaBusyError, StoppingError, TooManyWatchersError
 from amends_coordinator.ports.ledger import LedgerUnavailableError, NodeFencedError, UnreadableSagaError
 
@@ -153,6 +159,12 @@ def _response_required(error: VerbRefusedError) -> list[Message]:
     return _bad_request((Fault("response", str(error)),))
 
 
+def _precondition(kind: str, error: Exception) -> list[Message]:
+    failure = error_details_pb2.PreconditionFailure()
+    failure.violations.add(type=kind, subject="participant", description=_cut(str(error), DESCRIPTION_LIMIT))
+    return [failure]
+
+
 def _retry(_: Exception) -> list[Message]:
     return [error_details_pb2.RetryInfo(retry_delay=Duration(seconds=RETRY_DELAY_S))]
 
@@ -176,6 +188,12 @@ FAULT = Rule(
     _Code.INTERNAL,
     ErrorReason.ERROR_REASON_COORDINATOR_FAULT,
     message="the coordinator failed on this request and nothing was rolled back by it; its log has the details",
+)
+
+_OTHER_KIND = Rule(
+    _Code.FAILED_PRECONDITION,
+    ErrorReason.ERROR_REASON_PARTICIPANT_KIND,
+    lambda error: _precondition("PARTICIPANT_KIND", error),
 )
 
 TABLE: Mapping[type[Exception], Rule] = {
@@ -208,6 +226,13 @@ TABLE: Mapping[type[Exception], Rule] = {
     ),
     DescriptorConflictError: Rule(
         _Code.FAILED_PRECONDITION, ErrorReason.ERROR_REASON_DESCRIPTOR_CONFLICT, _contradictions
+    ),
+    NameTakenError: _OTHER_KIND,
+    NotStaticError: _OTHER_KIND,
+    NotDescribedError: Rule(
+        _Code.FAILED_PRECONDITION,
+        ErrorReason.ERROR_REASON_PARTICIPANT_NOT_DESCRIBED,
+        lambda error: _precondition("PARTICIPANT_NOT_DESCRIBED", error),
     ),
     LedgerUnavailableError: Rule(_Code.UNAVAILABLE, ErrorReason.ERROR_REASON_LEDGER_UNAVAILABLE, _retry, _UNAVAILABLE),
     NodeFencedError: Rule(_Code.UNAVAILABLE, ErrorReason.ERROR_REASON_STOPPING, _retry, _STOPPING),

@@ -12,6 +12,7 @@ from amends_coordinator.core.saga import idempotency_key
 from amends_coordinator.core.states import DeadLetterReason, Direction, IntentState, Outcome, Resolution, SagaState
 from amends_coordinator.definitions.errors import PayloadError
 from amends_coordinator.definitions.keys import key_uuid
+from amends_coordinator.engine.connections import connection_message
 from amends_coordinator.ports.repairs import FoundLetter
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from amends_coordinator.core.ids import Instant
     from amends_coordinator.core.saga import Attempt, DeadLetter, Failure, Intent
     from amends_coordinator.definitions.compiled import CompiledDefinition
-    from amends_coordinator.engine.registry import Announced
+    from amends_coordinator.engine.announcements import Announced
     from amends_coordinator.ports.ledger import StoredSaga
     from amends_coordinator.ports.repairs import AuditEntry, LetterGroup, NodeRow
 
@@ -116,8 +117,12 @@ def definition_message(stored: StoredDefinition) -> saga_definition_pb2.SagaDefi
 
 
 def participant_message(announced: Announced) -> registry_service_pb2.Participant:
-    """A participant with its living instances."""
+    """A participant with its living instances, or its connection without the values of headers."""
     participant = announced.participant
+    connection = None if announced.connection is None else connection_message(announced.connection)
+    if connection is not None:
+        for key in connection.headers:
+            connection.headers[key] = ""
     return registry_service_pb2.Participant(
         name=participant.name,
         services=participant.services,
@@ -132,6 +137,7 @@ def participant_message(announced: Announced) -> registry_service_pb2.Participan
             )
             for instance in announced.instances
         ],
+        connection=connection,
     )
 
 

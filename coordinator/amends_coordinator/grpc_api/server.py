@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from amends_coordinator.definitions.catalog import Catalog
     from amends_coordinator.engine.registry import Registry
+    from amends_coordinator.engine.static_participants import StaticParticipants
     from amends_coordinator.ports.clock import Clock
     from amends_coordinator.ports.driving import Driving, Operating
     from amends_coordinator.ports.ledger import Ledger
@@ -64,6 +65,7 @@ class Api:
         operating: Operating,
         ledger: Ledger,
         registry: Registry,
+        statics: StaticParticipants,
         catalog: Catalog,
         clock: Clock,
     ) -> None:
@@ -86,7 +88,8 @@ class Api:
         operators = OperatorService(
             operating=operating, ledger=ledger, definitions=definitions, payload_limit_bytes=limit
         )
-        servicers = (sagas, RegistryService(registry=registry, payload_limit_bytes=limit), operators)
+        participants = RegistryService(registry=registry, statics=statics, payload_limit_bytes=limit)
+        servicers = (sagas, participants, operators)
         handlers = [
             service_handler(service, servicer, gate=self._gate)
             for service, servicer in zip(PUBLIC_SERVICES, servicers, strict=True)

@@ -166,13 +166,14 @@ def put_participant(
     connection: Connection, dialect: SqlDialect, participant: ParticipantRow, instance: InstanceRow | None
 ) -> None:
     """Add or replace a participant and one of its instances; without one it is static and has none."""
-    changed = ("services", "descriptors", "updated_time")
+    changed = ("services", "descriptors", "updated_time", "connection")
     row = {
         "name": participant.name,
         "services": json.dumps(list(participant.services)),
         "descriptors": participant.descriptors,
         "created_time": participant.created_time,
         "updated_time": participant.updated_time,
+        "connection": participant.connection,
     }
     connection.execute(dialect.insert_or_update(schema.participant, key=("name",), changed=changed), row)
     if instance is None:
@@ -185,9 +186,8 @@ def put_participant(
         "capacity": instance.capacity,
         "lease_end_time": instance.lease_end_time,
     }
-    key = ("participant", "instance_id")
-    changed = ("address", "capacity", "lease_end_time")
-    connection.execute(dialect.insert_or_update(schema.participant_instance, key=key, changed=changed), process)
+    key, moved = ("participant", "instance_id"), ("address", "capacity", "lease_end_time")
+    connection.execute(dialect.insert_or_update(schema.participant_instance, key=key, changed=moved), process)
 
 
 def remove_instance(connection: Connection, participant: str, instance_id: str) -> None:

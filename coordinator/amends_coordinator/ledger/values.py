@@ -154,6 +154,7 @@ def participant(row: RowMapping) -> ParticipantRow:
         descriptors=row["descriptors"],
         created_time=row["created_time"],
         updated_time=row["updated_time"],
+        connection=row["connection"],
     )
 
 

@@ -106,6 +106,15 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """RESOURCE_EXHAUSTED: as many streams of `WatchSaga` are open as this coordinator allows; `QuotaFailure` names the limit
     (`AMENDS_MAX_WATCHERS`). Watch fewer sagas at once, ask again later (`RetryInfo`), or use `WaitSaga` or `ListSagas`.
     """
+    ERROR_REASON_PARTICIPANT_KIND: _ErrorReason.ValueType  # 26
+    """FAILED_PRECONDITION: a participant of this name is of the other kind: static, while a process announces itself under
+    its name, or the other way round; nothing was changed. Example: `bank` is static and a process announces `bank`.
+    Choose another name, or take the one that is there out first.
+    """
+    ERROR_REASON_PARTICIPANT_NOT_DESCRIBED: _ErrorReason.ValueType  # 27
+    """FAILED_PRECONDITION: the target of a static participant did not tell what it serves: it can't be reached, or has no
+    server reflection, or tells too much; the message says which. Nothing was changed. Send its descriptors, or try again.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a request was refused. The value's name without `ERROR_REASON_` stands in `ErrorInfo.reason`."""
@@ -193,5 +202,14 @@ again.
 ERROR_REASON_TOO_MANY_WATCHERS: ErrorReason.ValueType  # 25
 """RESOURCE_EXHAUSTED: as many streams of `WatchSaga` are open as this coordinator allows; `QuotaFailure` names the limit
 (`AMENDS_MAX_WATCHERS`). Watch fewer sagas at once, ask again later (`RetryInfo`), or use `WaitSaga` or `ListSagas`.
+"""
+ERROR_REASON_PARTICIPANT_KIND: ErrorReason.ValueType  # 26
+"""FAILED_PRECONDITION: a participant of this name is of the other kind: static, while a process announces itself under
+its name, or the other way round; nothing was changed. Example: `bank` is static and a process announces `bank`.
+Choose another name, or take the one that is there out first.
+"""
+ERROR_REASON_PARTICIPANT_NOT_DESCRIBED: ErrorReason.ValueType  # 27
+"""FAILED_PRECONDITION: the target of a static participant did not tell what it serves: it can't be reached, or has no
+server reflection, or tells too much; the message says which. Nothing was changed. Send its descriptors, or try again.
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -107,10 +107,11 @@ class StaticConnection(_message.Message):
     TOKEN_FILE_FIELD_NUMBER: _builtins.int
     CAPACITY_FIELD_NUMBER: _builtins.int
     target: _builtins.str
-    """Where it is, as a gRPC target: "10.0.0.9:7300", "dns:///bank.example:443". Required."""
+    """Where it is: HOST:PORT, or that with "dns:///" in front, such as "10.0.0.9:7300", "dns:///bank.example:443". Required."""
     token_file: _builtins.str
     """Name of a file in the coordinator's directory of secrets (setting `secrets_dir`) with a token that is sent as
-    "authorization: Bearer …" with every call; read anew when it changes. Needs `tls`. Empty: none.
+    "authorization: Bearer …" with every call; read anew when it changes. Needs `tls`, and no header "authorization".
+    Empty: none.
     """
     capacity: _builtins.int
     """How many calls it takes at once. 0: as many as come."""
@@ -120,9 +121,9 @@ class StaticConnection(_message.Message):
 
     @_builtins.property
     def headers(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Sent as metadata with every call; at most 16. Keys as gRPC wants them, not beginning with "amends-", "grpc-" or
-        "idempotency-"; values printable ASCII, at most 1,024 characters. They stand in the ledger as they are: for secrets
-        there is `token_file`.
+        """Sent as metadata with every call; at most 16. Keys in lower case as gRPC wants them, not beginning with "amends-",
+        "grpc-" or "idempotency-", not ending in "-bin", and none that HTTP or the coordinator sets itself; values printable
+        ASCII, at most 1,024 characters. They stand in the ledger as they are: for secrets there is `token_file`.
         """
 
     def __init__(
@@ -154,7 +155,7 @@ class TlsOptions(_message.Message):
     SERVER_NAME_FIELD_NUMBER: _builtins.int
     ca_file: _builtins.str
     """Name of a file in the coordinator's directory of secrets with the certificates (PEM) of the authorities that are
-    trusted. Empty: those of the system.
+    trusted. Empty: those that gRPC trusts by itself (`GRPC_DEFAULT_SSL_ROOTS_FILE_PATH`, else its own list).
     """
     client_certificate_file: _builtins.str
     """Name of a file there with the coordinator's certificate chain (PEM), for mutual TLS; goes with `client_key_file`.

@@ -60,14 +60,16 @@ class RegistryServiceServicer(object):
         """Announces one instance of a participant, or renews it; or makes a static participant known, or changes it
         (`connection`). Safe to repeat. An instance is forgotten when its lease ends, a static participant when it is
         deregistered. FAILED_PRECONDITION (`DESCRIPTOR_CONFLICT`) if another participant announces a file or type of the same
-        name with other content.
+        name with other content; `PARTICIPANT_KIND` if a static participant and one that announces itself would have one name;
+        `PARTICIPANT_NOT_DESCRIBED` if a static participant doesn't tell what it serves.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeregisterParticipant(self, request, context):
-        """Takes one instance, or a static participant, out at once. Safe to repeat.
+        """Takes one instance, or a static participant, out at once. Sagas that need it wait, as if it were down. Safe to repeat.
+        FAILED_PRECONDITION (`PARTICIPANT_KIND`) if it is to be taken out as a whole and announces itself.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -20,10 +20,13 @@ class RegistryServiceStub:
     """Announces one instance of a participant, or renews it; or makes a static participant known, or changes it
     (`connection`). Safe to repeat. An instance is forgotten when its lease ends, a static participant when it is
     deregistered. FAILED_PRECONDITION (`DESCRIPTOR_CONFLICT`) if another participant announces a file or type of the same
-    name with other content.
+    name with other content; `PARTICIPANT_KIND` if a static participant and one that announces itself would have one name;
+    `PARTICIPANT_NOT_DESCRIBED` if a static participant doesn't tell what it serves.
     """
     DeregisterParticipant: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.DeregisterParticipantRequest, _registry_service_pb2.DeregisterParticipantResponse]
-    """Takes one instance, or a static participant, out at once. Safe to repeat."""
+    """Takes one instance, or a static participant, out at once. Sagas that need it wait, as if it were down. Safe to repeat.
+    FAILED_PRECONDITION (`PARTICIPANT_KIND`) if it is to be taken out as a whole and announces itself.
+    """
     ListParticipants: _aio.UnaryUnaryMultiCallable[_registry_service_pb2.ListParticipantsRequest, _registry_service_pb2.ListParticipantsResponse]
     """Lists participants by name, with their instances."""
 
@@ -39,7 +42,8 @@ class RegistryServiceServicer(metaclass=_abc_1.ABCMeta):
         """Announces one instance of a participant, or renews it; or makes a static participant known, or changes it
         (`connection`). Safe to repeat. An instance is forgotten when its lease ends, a static participant when it is
         deregistered. FAILED_PRECONDITION (`DESCRIPTOR_CONFLICT`) if another participant announces a file or type of the same
-        name with other content.
+        name with other content; `PARTICIPANT_KIND` if a static participant and one that announces itself would have one name;
+        `PARTICIPANT_NOT_DESCRIBED` if a static participant doesn't tell what it serves.
         """
 
     @_abc_1.abstractmethod
@@ -48,7 +52,9 @@ class RegistryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _registry_service_pb2.DeregisterParticipantRequest,
         context: _aio.ServicerContext[_registry_service_pb2.DeregisterParticipantRequest, _abc.Awaitable[_registry_service_pb2.DeregisterParticipantResponse]],
     ) -> _abc.Awaitable[_registry_service_pb2.DeregisterParticipantResponse]:
-        """Takes one instance, or a static participant, out at once. Safe to repeat."""
+        """Takes one instance, or a static participant, out at once. Sagas that need it wait, as if it were down. Safe to repeat.
+        FAILED_PRECONDITION (`PARTICIPANT_KIND`) if it is to be taken out as a whole and announces itself.
+        """
 
     @_abc_1.abstractmethod
     def ListParticipants(

@@ -97,11 +97,13 @@ async def test_an_instance_is_removed(ledger: Ledger) -> None:
 
 
 async def test_a_participant_that_became_static_has_no_instances(ledger: Ledger) -> None:
-    """What it announced of itself before is forgotten."""
+    """How it is reached is stored, and changed; what it announced of itself before is forgotten."""
+    static = replace(SHOP, updated_time=after(9), connection=b"\x00how")
     await ledger.put_participant(SHOP, FIRST)
-    await ledger.put_participant(replace(SHOP, updated_time=after(9)), None)
+    await ledger.put_participant(replace(static, connection=b"otherwise"), None)
+    await ledger.put_participant(static, None)
     participants, instances = await ledger.participants()
-    assert (list(participants), list(instances)) == ([replace(SHOP, updated_time=after(9))], [])
+    assert (list(participants), list(instances)) == ([static], [])
 
 
 async def test_a_participant_is_removed_with_its_instances(ledger: Ledger) -> None:

@@ -15,12 +15,15 @@ from amends.v1 import (
     saga_service_pb2,
     saga_service_pb2_grpc,
 )
+from amends_coordinator.calls.reflection import Reflection
+from amends_coordinator.calls.secrets import Secrets
 from amends_coordinator.core.ids import NodeId, SagaId
 from amends_coordinator.definitions.catalog import Catalog
 from amends_coordinator.engine.driver import Surroundings
 from amends_coordinator.engine.lease import Lease
 from amends_coordinator.engine.registry import Registry
 from amends_coordinator.engine.settings import EngineSettings
+from amends_coordinator.engine.static_participants import StaticParticipants
 from amends_coordinator.engine.verbs import Verbs
 from amends_coordinator.grpc_api.server import Api, ApiSettings
 from amends_coordinator.ledger.memory import MemoryLedger
@@ -32,6 +35,7 @@ from tests.unit.grpc_api.samples import SERVICE, ManualClock, errand, scenario_f
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     from google.protobuf.message import Message
 
@@ -94,8 +98,8 @@ def start_request(
 
 
 @pytest.fixture
-async def served() -> AsyncIterator[Served]:
-    """The API, started, and stopped at the end."""
+async def served(tmp_path: Path) -> AsyncIterator[Served]:
+    """The API, started, and stopped at the end; the test's folder is its directory of secrets."""
     ledger, clock, catalog, node = FaultyLedger(), ManualClock(), Catalog(ledger_name="staging"), NodeId("n-1")
     await ledger.open(node, plans=catalog.plan)
     registry = Registry(ledger=ledger, clock=clock, telemetry=Telemetry(), lease_us=LEASE_US)
@@ -118,6 +122,10 @@ async def served() -> AsyncIterator[Served]:
         operating=verbs,
         ledger=ledger,
         registry=registry,
+        statics=StaticParticipants(
+            registry=registry,
+            describing=Reflection(secrets=Secrets(str(tmp_path)), payload_limit_bytes=PAYLOAD_LIMIT_BYTES),
+        ),
         catalog=catalog,
         clock=clock,
     )

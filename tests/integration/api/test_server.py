@@ -181,6 +181,7 @@ def other_api(served: Served, host: str, port: int) -> Api:
         operating=unused,
         ledger=served.ledger,
         registry=unused,
+        statics=unused,
         catalog=unused,
         clock=unused,
     )

@@ -13,7 +13,7 @@ from google.rpc import error_details_pb2  # type: ignore[import-untyped]  # ship
 from amends.v1.error_reason_pb2 import ErrorReason
 from amends_coordinator.core.verbs import Refusal, VerbRefusedError
 from amends_coordinator.definitions.errors import DescriptorError, Fault, InvalidDefinitionError, PayloadError
-from amends_coordinator.engine.registry import DescriptorConflictError, UnknownParticipantError
+from amends_coordinator.engine.registry_errors import DescriptorConflictError, UnknownParticipantError
 from amends_coordinator.grpc_api.errors import (
     REFUSALS,
     RULES,

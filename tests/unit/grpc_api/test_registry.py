@@ -11,10 +11,10 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from amends_coordinator.core.ids import NodeId
 from amends_coordinator.definitions.catalog import Catalog
 from amends_coordinator.definitions.errors import DescriptorError
-from amends_coordinator.engine.registry import (
-    Announcement,
+from amends_coordinator.engine.announcements import Announcement
+from amends_coordinator.engine.registry import Registry
+from amends_coordinator.engine.registry_errors import (
     DescriptorConflictError,
-    Registry,
     UndescribedServicesError,
     UnknownParticipantError,
 )
