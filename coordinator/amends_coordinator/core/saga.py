@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 FIRST_ATTEMPTS_KEPT = 5
 LAST_ATTEMPTS_KEPT = 20
 
+STEP_DONE = frozenset({IntentState.SUCCEEDED, IntentState.RESOLVED})
+"""The states of an action whose step counts as done: it succeeded, or a person settled or waived it."""
+
 
 def idempotency_key(saga_id: SagaId, step: StepName, direction: Direction) -> IdempotencyKey:
     """`{saga_id}/{step}/{action, compensation or lookup}`: the same for every attempt, across nodes and crashes
@@ -157,6 +160,12 @@ class Saga:
     def begun(self) -> bool:
         """Whether anything was ever announced for it."""
         return bool(self.intents) or self.state is not SagaState.RUNNING
+
+    @property
+    def steps_done(self) -> frozenset[StepName]:
+        """The steps whose action succeeded, or was settled or waived by a person; those undone since are among them."""
+        actions = (intent for intent in self.intents if intent.direction is Direction.ACTION)
+        return frozenset(intent.step for intent in actions if intent.state in STEP_DONE)
 
     @property
     def attention_required(self) -> bool:

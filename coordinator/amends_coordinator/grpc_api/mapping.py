@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from amends_coordinator.core.definition import StoredDefinition
-    from amends_coordinator.core.ids import Instant
-    from amends_coordinator.core.saga import Attempt, DeadLetter, Failure, Intent
+    from amends_coordinator.core.ids import Instant, StepName
+    from amends_coordinator.core.saga import Attempt, DeadLetter, Failure, Intent, Saga
     from amends_coordinator.definitions.compiled import CompiledDefinition
     from amends_coordinator.engine.announcements import Announced
     from amends_coordinator.ports.ledger import StoredSaga
@@ -52,8 +52,10 @@ _RESOLUTIONS: Mapping[Resolution, saga_pb2.Resolution.ValueType] = {
 RESOLUTIONS_BY_NUMBER: Mapping[int, Resolution] = {number: found for found, number in _RESOLUTIONS.items()}
 
 
-def saga_summary(stored: StoredSaga, definition: CompiledDefinition) -> saga_pb2.Saga:
-    """A saga without its ledger rows, as lists and starts answer it."""
+def saga_summary(
+    stored: StoredSaga, definition: CompiledDefinition, *, steps_done: frozenset[StepName] | None = None
+) -> saga_pb2.Saga:
+    """A saga without its ledger rows, as lists and starts answer it. `steps_done`: where its intents aren't there."""
     # Written field by field into the one message: what is made first and copied in costs twice as much, and every start
     # is answered with this.
     saga = stored.saga
@@ -69,6 +71,8 @@ def saga_summary(stored: StoredSaga, definition: CompiledDefinition) -> saga_pb2
         abort_requested=saga.abort_requested,
         node=stored.owner or "",
         traceparent=saga.traceparent,
+        step_count=len(saga.plan.steps),
+        succeeded_step_count=_done_count(saga, steps_done),
         write_count=stored.version,
     )
     if stored.purged is None:
@@ -83,12 +87,21 @@ def saga_summary(stored: StoredSaga, definition: CompiledDefinition) -> saga_pb2
         _write_time(message.due_time, saga.due_time)
     _write_time(message.create_time, saga.created_time)
     _write_time(message.update_time, saga.updated_time)
+    _write_time(message.progress_time, saga.progress_time)
     if saga.ended_time is not None:
         _write_time(message.end_time, saga.ended_time)
     _write_time(message.deadline_time, saga.deadline_time)
     if saga.output is not None and definition.output_type is not None:
         _write_any(message.output, definition.output_type, saga.output)
     return message
+
+
+def _done_count(saga: Saga, steps_done: frozenset[StepName] | None) -> int:
+    """How many of the definition's steps are done. A committed saga has done all (S3), whatever is left of its rows."""
+    if saga.state is SagaState.COMMITTED:
+        return len(saga.plan.steps)
+    names = saga.steps_done if steps_done is None else steps_done
+    return sum(step.name in names for step in saga.plan.steps) if names else 0
 
 
 def saga_with_rows(stored: StoredSaga, definition: CompiledDefinition, *, ledger_name: str) -> saga_pb2.Saga:

@@ -15,20 +15,20 @@ from amends_coordinator.engine.hashing import is_hash_of
 from amends_coordinator.grpc_api.definition_list import definition_page
 from amends_coordinator.grpc_api.errors import SagaIdInUseError, SagaNotFoundError
 from amends_coordinator.grpc_api.mapping import (
-    STATES_BY_NUMBER,
     definition_message,
     saga_summary,
     saga_with_dead_letters,
     saga_with_rows,
 )
 from amends_coordinator.grpc_api.people import claimed_actor, person
+from amends_coordinator.grpc_api.saga_list import saga_page, wanted
+from amends_coordinator.grpc_api.served_sagas import ServedSagas
 from amends_coordinator.grpc_api.trace_context import trace_context
 from amends_coordinator.grpc_api.validation import (
     NAME,
     REASON_LIMIT_BYTES,
     VERSION,
     Checks,
-    saga_page_token,
     type_name,
 )
 from amends_coordinator.grpc_api.watching import watch_saga
@@ -36,12 +36,11 @@ from amends_coordinator.ports.driving import StartRequest
 from amends_coordinator.ports.ledger import LedgerUnavailableError, Started
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable
+    from collections.abc import AsyncGenerator
 
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
     from amends.v1 import saga_definition_pb2
-    from amends_coordinator.core.states import SagaState
     from amends_coordinator.definitions.compiled import CompiledDefinition
     from amends_coordinator.engine.registry import Registry
     from amends_coordinator.grpc_api.handlers import Context
@@ -71,6 +70,7 @@ class SagaService:
         self._ledger = ledger
         self._registry = registry
         self._definitions = definitions
+        self._served_sagas = ServedSagas(ledger=ledger, registry=registry)
         self._clock = clock
         self._ledger_name = ledger_name
         self._payload_limit_bytes = payload_limit_bytes
@@ -153,13 +153,10 @@ class SagaService:
     async def ListSagas(self, request: pb.ListSagasRequest, _: Context) -> pb.ListSagasResponse:
         """List sagas, newest first, without their rows."""
         checks = Checks()
-        states = _states(checks, request.states)
-        size = checks.page_size("page_size", request.page_size)
-        before = checks.saga_page_token("page_token", request.page_token)
+        asked = wanted(checks, request, now=self._clock.now())
         checks.raise_if_any()
-        page = await self._ledger.list_sagas(states=states, limit=size, before=before)
-        sagas = [saga_summary(stored, await self._definitions.of(stored)) for stored in page.sagas]
-        return pb.ListSagasResponse(sagas=sagas, next_page_token=saga_page_token(page.next))
+        served_by = await self._served_sagas.by(asked.participant) if asked.participant else None
+        return await saga_page(self._ledger, self._definitions, asked, served_by)
 
     async def WaitSaga(self, request: pb.WaitSagaRequest, _: Context) -> pb.WaitSagaResponse:
         """Answer a saga once it has ended, or as it is when the time is over."""
@@ -269,13 +266,3 @@ def _is_input_of(stored: StoredSaga, canonical: bytes) -> bool:
 
 def _version(checks: Checks, path: str, version: str) -> str:
     return checks.text(path, version, VERSION, example="0123456789abcdef") if version else ""
-
-
-def _states(checks: Checks, numbers: Iterable[int]) -> frozenset[SagaState]:
-    found: set[SagaState] = set()
-    for index, number in enumerate(numbers):
-        if number in STATES_BY_NUMBER:
-            found.add(STATES_BY_NUMBER[number])
-        else:
-            checks.fault(f"states[{index}]", f"{number} is no state of a saga")
-    return frozenset(found)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from google.protobuf.any_pb2 import Any as AnyMessage
     from google.protobuf.duration_pb2 import Duration
+    from google.protobuf.timestamp_pb2 import Timestamp
 
 SAGA_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}")
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
@@ -34,6 +35,11 @@ PAGE_SIZE_DEFAULT = 100
 PAGE_SIZE_LIMIT = 1_000
 WAIT_DEFAULT_S = 60.0
 NANOS_PER_SECOND = 1_000_000_000
+FIRST_SECOND = -62_135_596_800
+"""The year 1 begins; a Timestamp goes no farther back."""
+LAST_SECOND = 253_402_300_798
+"""A second before the year 9999 ends."""
+STALLED_LIMIT_S = 10 * 366 * 86_400
 
 
 class InvalidRequestError(Exception):
@@ -177,14 +183,34 @@ class Checks:
             self.fault(path, f"is {capacity}; it is from 0 to {CAPACITY_LIMIT}")
         return capacity
 
-    def saga_page_token(self, path: str, token: str) -> tuple[Instant, SagaId] | None:
-        """Where a page of sagas begins; None: at the first one."""
+    def instant(self, path: str, stamp: Timestamp) -> Instant:
+        """A moment, to the microsecond; what a clock can't show is none."""
+        if not FIRST_SECOND <= stamp.seconds <= LAST_SECOND or not 0 <= stamp.nanos < NANOS_PER_SECOND:
+            self.fault(path, "is no time: it lies in the years 1 to 9999, and nanos are from 0 to 999,999,999")
+            return Instant(0)
+        return Instant(stamp.seconds * 1_000_000 + stamp.nanos // 1_000)
+
+    def stalled_us(self, path: str, span: Duration) -> int:
+        """How long a saga may have stood still, in microseconds."""
+        if abs(span.nanos) >= NANOS_PER_SECOND or span.seconds * span.nanos < 0:
+            self.fault(path, "is no duration: nanos are below a second and have the sign of the seconds")
+        elif not (0, 0) <= (span.seconds, span.nanos) <= (STALLED_LIMIT_S, 0):
+            self.fault(path, f"is {span.seconds} s; it is from 0 to {STALLED_LIMIT_S} s (ten years)")
+        else:
+            return span.seconds * 1_000_000 + span.nanos // 1_000
+        return 0
+
+    def saga_page_token(self, path: str, token: str, fingerprint: str) -> tuple[Instant, SagaId] | None:
+        """Where a page of sagas begins, of a list with these filters; None: at the first one."""
         if not token:
             return None
-        instant, _, saga_id = _decoded(token).partition("/")
+        instant, _, rest = _decoded(token).partition("/")
+        saga_id, _, of_filters = rest.partition("/")
         if not re.fullmatch(r"[0-9]{1,18}", instant) or not SAGA_ID.fullmatch(saga_id):
             self.fault(path, "is no token that this list has answered; leave it empty for the first page")
             return None
+        if of_filters != fingerprint:
+            self.fault(path, "belongs to a list with other filters; send those, or leave it empty for the first page")
         return Instant(int(instant)), SagaId(saga_id)
 
     def text_page_token(self, path: str, token: str) -> tuple[Instant, str] | None:
@@ -221,9 +247,9 @@ def type_name(payload: AnyMessage) -> str:
     return payload.type_url.rpartition("/")[2]
 
 
-def saga_page_token(position: tuple[Instant, SagaId] | None) -> str:
-    """The opaque token of a place in a list of sagas; "" where there is no further page."""
-    return "" if position is None else encoded_token(f"{position[0]}/{position[1]}")
+def saga_page_token(position: tuple[Instant, SagaId] | None, fingerprint: str) -> str:
+    """The opaque token of a place in a list of sagas with these filters; "" where there is no further page."""
+    return "" if position is None else encoded_token(f"{position[0]}/{position[1]}/{fingerprint}")
 
 
 def text_page_token(position: tuple[Instant, str] | None) -> str:

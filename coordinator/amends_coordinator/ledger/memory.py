@@ -14,6 +14,7 @@ import structlog
 
 from amends_coordinator.core.ids import Instant
 from amends_coordinator.core.states import DeadLetterReason, SagaState
+from amends_coordinator.ledger.memory_lists import lets_through
 from amends_coordinator.ledger.memory_repairs import MemoryRepairs
 from amends_coordinator.ledger.memory_store import MemoryStore, Node, Record, emptied, merged
 from amends_coordinator.ledger.picking import Picking
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from amends_coordinator.core.plan import Plan
     from amends_coordinator.core.saga import Saga
     from amends_coordinator.ports.ledger import InstanceRow, NewSaga, ParticipantRow, Room, Write
+    from amends_coordinator.ports.listing import SagaFilter
 
 __all__ = ["MemoryLedger", "MemoryStore"]
 
@@ -168,23 +170,22 @@ class MemoryLedger(MemoryRepairs):
             record.participants = frozenset()
         return len(over[:limit])
 
-    async def list_sagas(
-        self, *, states: frozenset[SagaState], limit: int, before: tuple[Instant, SagaId] | None
-    ) -> Page:
+    async def list_sagas(self, wanted: SagaFilter, *, limit: int, before: tuple[Instant, SagaId] | None) -> Page:
         """See the port."""
         await self._reading()
         found = sorted(
             (
-                stored
-                for stored in (record.stored for record in self.store.records.values())
-                if (not states or stored.saga.state in states) and (before is None or _position(stored) < before)
+                record.stored
+                for record in self.store.records.values()
+                if (before is None or _position(record.stored) < before) and lets_through(wanted, record)
             ),
             key=_position,
             reverse=True,
         )
         shown = found[:limit]
         further = _position(shown[-1]) if shown and len(found) > limit else None
-        return Page(sagas=tuple(self._summaries(shown)), next=further)
+        steps_done = {stored.saga.id: stored.saga.steps_done for stored in shown if stored.saga.steps_done}
+        return Page(sagas=tuple(self._summaries(shown)), next=further, steps_done=steps_done)
 
     async def write_counts(self, ids: Sequence[SagaId]) -> dict[SagaId, int]:
         """See the port."""

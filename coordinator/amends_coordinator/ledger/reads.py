@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import heapq
-from itertools import groupby, islice
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import structlog
 from sqlalchemy import Select, bindparam, func, literal, select, tuple_
 
-from amends_coordinator.core.ids import Instant, SagaId
-from amends_coordinator.core.states import SagaState
-from amends_coordinator.ledger import schema, values
+from amends_coordinator.core.ids import SagaId, StepName
+from amends_coordinator.core.saga import STEP_DONE
+from amends_coordinator.core.states import Direction, SagaState
+from amends_coordinator.ledger import listing, schema, values
 from amends_coordinator.ledger.instants import InstantType
 from amends_coordinator.ports.ledger import (
     DefinitionPage,
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, RowMapping, Table
 
     from amends_coordinator.core.definition import StoredDefinition
-    from amends_coordinator.core.ids import DefinitionVersion
+    from amends_coordinator.core.ids import DefinitionVersion, Instant
     from amends_coordinator.ledger.plans import Plans
+    from amends_coordinator.ports.listing import Position, SagaFilter
 
 CHUNK = 500
 """Sagas per query at most."""
@@ -87,44 +88,35 @@ def _by_saga(connection: Connection, statement: Select[Any], chunk: dict[str, An
 
 
 def list_sagas(
-    connection: Connection,
-    plans: Plans,
-    *,
-    states: frozenset[SagaState],
-    limit: int,
-    before: tuple[Instant, SagaId] | None,
+    connection: Connection, plans: Plans, wanted: SagaFilter, *, limit: int, before: Position | None
 ) -> Page:
-    """One page. Each state is asked for by itself, because only so an index gives its newest without a sort."""
-    pages = [_newest(connection, state, limit + 1, before) for state in sorted(states or SagaState)]
-    merged = heapq.merge(*pages, key=_position, reverse=True)
-    rows = list(islice(merged, limit + 1))
-    shown = rows[:limit]
-    chunk = {"ids": [row["id"] for row in shown]}
-    labels, letters = _by_saga(connection, _LABELS, chunk), _by_saga(connection, _DEAD_LETTERS, chunk)
-    sagas: list[StoredSaga] = []
-    for row in shown:
-        stored = _saga(connection, row, plans, labels, {}, letters)
-        if isinstance(stored, UnreadableSagaError):
-            _log.error("saga unreadable", saga_id=row["id"], error=str(stored))
-        else:
-            sagas.append(stored)
-    return Page(sagas=tuple(sagas), next=_position(shown[-1]) if shown and len(rows) > limit else None)
+    """One page; see `listing` for how its sagas are found."""
+    positions, following = listing.find(connection, wanted, limit=limit, before=before)
+    ids = [saga_id for _, saga_id in positions]
+    found: dict[str, StoredSaga] = {}
+    steps: dict[SagaId, frozenset[StepName]] = {}
+    for start in range(0, len(ids), CHUNK):
+        chunk = {"ids": ids[start : start + CHUNK]}
+        labels, letters = _by_saga(connection, _LABELS, chunk), _by_saga(connection, _DEAD_LETTERS, chunk)
+        rows = connection.execute(_SAGAS, chunk).mappings().all()
+        steps |= _steps_done(connection, [row["id"] for row in rows if row["state"] != SagaState.COMMITTED])
+        for row in rows:
+            stored = _saga(connection, row, plans, labels, {}, letters)
+            if isinstance(stored, UnreadableSagaError):
+                _log.error("saga unreadable", saga_id=row["id"], error=str(stored))
+            else:
+                found[row["id"]] = stored
+    sagas = tuple(found[saga_id] for saga_id in ids if saga_id in found)
+    return Page(sagas=sagas, next=following, steps_done=steps)
 
 
-def _newest(
-    connection: Connection, state: SagaState, limit: int, before: tuple[Instant, SagaId] | None
-) -> Sequence[RowMapping]:
-    saga = schema.saga
-    statement = select(saga).where(saga.c.state == state.value)
-    statement = statement.order_by(saga.c.created_time.desc(), saga.c.id.desc()).limit(limit)
-    if before is not None:
-        position = tuple_(literal(before[0], InstantType()), literal(before[1]))
-        statement = statement.where(tuple_(saga.c.created_time, saga.c.id) < position)
-    return connection.execute(statement).mappings().all()
-
-
-def _position(row: RowMapping) -> tuple[Instant, SagaId]:
-    return (row["created_time"], row["id"])
+def _steps_done(connection: Connection, ids: Sequence[str]) -> dict[SagaId, frozenset[StepName]]:
+    """The steps whose action succeeded or was settled by a person. Of a committed saga they needn't be asked for."""
+    rows = connection.execute(_STEPS_DONE, {"ids": ids}) if ids else ()
+    return {
+        SagaId(saga_id): frozenset(StepName(step) for _, step in group)
+        for saga_id, group in groupby(rows, key=lambda row: row[0])
+    }
 
 
 def write_counts(connection: Connection, ids: Sequence[SagaId]) -> dict[SagaId, int]:
@@ -190,6 +182,15 @@ def _of_sagas(table: Table, *order: str) -> Select[Any]:
 _SAGAS = select(schema.saga).where(schema.saga.c.id.in_(bindparam("ids", expanding=True)))
 _WRITE_COUNTS = select(schema.saga.c.id, schema.saga.c.version).where(
     schema.saga.c.id.in_(bindparam("ids", expanding=True))
+)
+_STEPS_DONE = (
+    select(schema.intent.c.saga_id, schema.intent.c.step)
+    .where(
+        schema.intent.c.saga_id.in_(bindparam("ids", expanding=True)),
+        schema.intent.c.direction == Direction.ACTION.value,
+        schema.intent.c.state.in_([state.value for state in STEP_DONE]),
+    )
+    .order_by(schema.intent.c.saga_id)
 )
 _LABELS = _of_sagas(schema.saga_label, "key")
 _INTENTS = _of_sagas(schema.intent, "position")

@@ -47,6 +47,9 @@ SETTLED = "state IN ('COMMITTED', 'COMPENSATED')"
 step; what is indexed here costs it nothing until its end. The few that run are found by their state.
 """
 
+UNFINISHED = "state IN ('COMMITTED', 'COMPENSATED') AND due_time IS NOT NULL"
+"""Those of them that have something left to do all the same."""
+
 UNPURGED = (
     "state NOT IN ('RUNNING', 'COMPENSATING', 'COMPENSATION_FAILED') AND due_time IS NULL AND NOT attention_required "
     "AND NOT purged"
@@ -212,6 +215,7 @@ saga = Table(
     _index_where("ix_saga_updated", SETTLED, "updated_time", "state", "created_time", "id"),
     _index_where("ix_saga_attention", "attention_required", "state", "created_time", "id"),
     _index_where("ix_saga_unproven", "unproven", "state", "created_time", "id"),
+    _index_where("ix_saga_unfinished", UNFINISHED, "state", "created_time", "id"),
     _index_where("ix_saga_retention", UNPURGED, "ended_time"),
     comment="One row per saga: where it stands, who drives it and when it is due. A saga's row is never removed.",
 )

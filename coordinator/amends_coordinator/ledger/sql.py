@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         Room,
         Write,
     )
+    from amends_coordinator.ports.listing import SagaFilter
 
 UNREADABLE_PAUSE_US = 60_000_000
 """How much later a saga that can't be read is due again."""
@@ -208,13 +209,11 @@ class SqlLedger(SqlRepairs):
             lambda connection: purge.purge(connection, ended_before=ended_before, limit=limit)
         )
 
-    async def list_sagas(
-        self, *, states: frozenset[SagaState], limit: int, before: tuple[Instant, SagaId] | None
-    ) -> Page:
+    async def list_sagas(self, wanted: SagaFilter, *, limit: int, before: tuple[Instant, SagaId] | None) -> Page:
         """See the port."""
         access = self._opened()
         return await access.pool.run(
-            lambda connection: reads.list_sagas(connection, access.plans, states=states, limit=limit, before=before)
+            lambda connection: reads.list_sagas(connection, access.plans, wanted, limit=limit, before=before)
         )
 
     async def write_counts(self, ids: Sequence[SagaId]) -> dict[SagaId, int]:

@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from amends_coordinator.core.definition import StoredDefinition
-from amends_coordinator.core.ids import DefinitionVersion, Instant, NodeId, SagaId
+from amends_coordinator.core.ids import DefinitionVersion, Instant, NodeId, SagaId, StepName
 from amends_coordinator.core.saga import DeadLetter, Intent, Saga
 from amends_coordinator.core.states import SagaState
 from amends_coordinator.ports.repairs import Repairs
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from amends_coordinator.core.plan import Plan
     from amends_coordinator.ports.connections import StaticConnection
+    from amends_coordinator.ports.listing import SagaFilter
 
 
 class LedgerError(Exception):
@@ -188,10 +189,15 @@ class InstanceRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """One page of a list, newest first. `next` is where the following page begins (None: this is the last)."""
+    """One page of a list, newest first. `next` is where the following page begins (None: this is the last).
+
+    `steps_done`: the steps whose action succeeded or was settled by a person, of each saga that has some (its intents
+    are left out); of a committed one, which has done all, they may be missing.
+    """
 
     sagas: tuple[StoredSaga, ...]
     next: tuple[Instant, SagaId] | None
+    steps_done: Mapping[SagaId, frozenset[StepName]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,11 +301,11 @@ class Ledger(Repairs, Protocol):
         """
         ...
 
-    async def list_sagas(
-        self, *, states: frozenset[SagaState], limit: int, before: tuple[Instant, SagaId] | None
-    ) -> Page:
-        """Sagas in one of `states` (empty: all), newest first, without intents, but with dead letters (so that
-        `attention_required` tells the truth). A saga that can't be read is left out and logged.
+    async def list_sagas(self, wanted: SagaFilter, *, limit: int, before: tuple[Instant, SagaId] | None) -> Page:
+        """Sagas that the filter lets through, newest first, without intents, but with dead letters (so that
+        `attention_required` tells the truth). A saga that can't be read is left out and logged. A page may be shorter
+        than `limit`, even empty, while `next` says that there are further ones: the work for one is bounded. Sagas that
+        are started between two pages change nothing about what is on the following ones.
         """
         ...
 

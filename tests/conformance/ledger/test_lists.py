@@ -7,14 +7,15 @@ from dataclasses import replace
 from amends_coordinator.core.ids import Instant, SagaId
 from amends_coordinator.core.states import SagaState
 from amends_coordinator.ports.ledger import Ledger
+from amends_coordinator.ports.listing import SagaFilter
 from tests.conformance.ledger.sagas import after, full, new, saga, stored, write
 
-ALL: frozenset[SagaState] = frozenset()
+ALL = SagaFilter()
 
 
 async def test_nothing_is_listed_where_nothing_is(ledger: Ledger) -> None:
     """An empty ledger has an empty first and last page, and counts nothing."""
-    page = await ledger.list_sagas(states=ALL, limit=10, before=None)
+    page = await ledger.list_sagas(ALL, limit=10, before=None)
     assert (page.sagas, page.next) == ((), None)
     assert await ledger.count_by_state() == {}
     assert await ledger.load(SagaId("order-1")) is None
@@ -28,7 +29,7 @@ async def test_pages_go_from_the_newest_to_the_oldest(ledger: Ledger) -> None:
     before: tuple[Instant, SagaId] | None = None
     pages = 0
     while pages == 0 or before is not None:
-        page = await ledger.list_sagas(states=ALL, limit=4, before=before)
+        page = await ledger.list_sagas(ALL, limit=4, before=before)
         found += [each.saga.id for each in page.sagas]
         before, pages = page.next, pages + 1
     assert pages == 3
@@ -39,7 +40,7 @@ async def test_the_last_page_is_known_as_the_last(ledger: Ledger) -> None:
     """No empty page follows one that happens to be full."""
     for number in range(4):
         await ledger.start(new(saga(f"order-{number}", time=after(number))))
-    assert (await ledger.list_sagas(states=ALL, limit=4, before=None)).next is None
+    assert (await ledger.list_sagas(ALL, limit=4, before=None)).next is None
 
 
 async def test_states_choose_and_are_counted(ledger: Ledger) -> None:
@@ -49,10 +50,10 @@ async def test_states_choose_and_are_counted(ledger: Ledger) -> None:
         value = saga(f"order-{number}", time=after(number))
         await ledger.start(new(value))
         await ledger.append(write(replace(value, state=states[number % 3]), 1))
-    chosen = frozenset({SagaState.RUNNING, SagaState.COMMITTED})
-    page = await ledger.list_sagas(states=chosen, limit=4, before=None)
+    chosen = SagaFilter(states=frozenset({SagaState.RUNNING, SagaState.COMMITTED}))
+    page = await ledger.list_sagas(chosen, limit=4, before=None)
     assert [each.saga.id for each in page.sagas] == ["order-7", "order-6", "order-4", "order-3"]
-    page = await ledger.list_sagas(states=chosen, limit=4, before=page.next)
+    page = await ledger.list_sagas(chosen, limit=4, before=page.next)
     assert [each.saga.id for each in page.sagas] == ["order-1", "order-0"]
     assert page.next is None
     assert await ledger.count_by_state() == dict.fromkeys(states, 3)
@@ -66,6 +67,6 @@ async def test_a_listed_saga_has_all_but_its_intents(ledger: Ledger) -> None:
     )
     await ledger.start(new(begun))
     await ledger.append(replace(write(everything, 1), dead_letters=everything.dead_letters))
-    page = await ledger.list_sagas(states=ALL, limit=4, before=None)
+    page = await ledger.list_sagas(ALL, limit=4, before=None)
     assert page.sagas == (stored(replace(everything, intents=()), 2),)
     assert page.sagas[0].saga.attention_required

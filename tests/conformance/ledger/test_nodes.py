@@ -19,6 +19,7 @@ from amends_coordinator.ports.ledger import (
     UnknownPlanError,
     UnreadableSagaError,
 )
+from amends_coordinator.ports.listing import SagaFilter
 from tests.conformance.ledger.rigs import Rig, opened
 from tests.conformance.ledger.sagas import DEFINITION, NODE, advanced, after, full, new, plan_of, saga, stored, write
 
@@ -140,7 +141,7 @@ async def test_a_saga_that_can_not_be_read_keeps_no_other_waiting(rig: Rig) -> N
     assert await again.claim(now=after(5), limit=1, held=NOBODY) == []
     (found,) = await again.claim(now=after(5), limit=1, held=NOBODY)
     assert found.saga.id == "order-1"
-    page = await again.list_sagas(states=frozenset(), limit=10, before=None)
+    page = await again.list_sagas(SagaFilter(), limit=10, before=None)
     assert isinstance(page, Page)
     assert "order-2" in [found.saga.id for found in page.sagas]
     with pytest.raises(UnreadableSagaError):
@@ -163,7 +164,7 @@ async def test_plans_are_made_once(rig: Rig) -> None:
     again = await opened(rig, NEXT, plans=make)
     await again.claim(now=after(5), limit=10, held=NOBODY)
     await again.load(SagaId("order-1"))
-    await again.list_sagas(states=frozenset(), limit=10, before=None)
+    await again.list_sagas(SagaFilter(), limit=10, before=None)
     assert asked == [DEFINITION]
     await again.close()
 

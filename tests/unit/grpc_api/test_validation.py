@@ -149,7 +149,7 @@ def test_saga_tokens_come_back(instant: int, saga_id: str) -> None:
     """A page begins where the page before ended, whatever the saga's id."""
     place = (Instant(instant), SagaId(saga_id))
     checks = Checks()
-    assert checks.saga_page_token("page_token", saga_page_token(place)) == place
+    assert checks.saga_page_token("page_token", saga_page_token(place, "0123"), "0123") == place
     checks.raise_if_any()
 
 
@@ -158,11 +158,11 @@ def test_any_token_ends_in_a_fault_or_a_place(token: str) -> None:
     """Whatever a client sends as a token: a place, or INVALID_ARGUMENT, never a traceback."""
     checks = Checks()
     checks.name_page_token("page_token", token)
-    checks.saga_page_token("page_token", token)
+    checks.saga_page_token("page_token", token, "0123")
 
 
 def test_tokens_of_another_list_are_refused() -> None:
     """A token of one list is none of another."""
-    assert paths(lambda checks: checks.saga_page_token("page_token", encoded_token("payments"))) == ["page_token"]
+    assert paths(lambda checks: checks.saga_page_token("page_token", encoded_token("payments"), "")) == ["page_token"]
     assert paths(lambda checks: checks.name_page_token("page_token", encoded_token("12/a"))) == ["page_token"]
     assert Checks().name_page_token("page_token", encoded_token("payments")) == "payments"

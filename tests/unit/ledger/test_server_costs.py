@@ -12,6 +12,7 @@ from sqlalchemy import Connection, event
 from amends_coordinator.core.states import SagaState
 from amends_coordinator.ledger import purge, reads, tasks
 from amends_coordinator.ledger.plans import Plans
+from amends_coordinator.ports.listing import SagaFilter
 from tests.conformance.ledger.sagas import NODE, advanced, after, new, plan_of, saga, write
 from tests.unit.ledger.servers import FaultyDialect, open_server
 
@@ -93,8 +94,8 @@ def test_lists_use_an_index_and_sort_nothing(postgres_ledger: str, states: froze
 
     def first_page(connection: Connection) -> object:
         before = (after(1), saga("x").id)
-        return reads.list_sagas(connection, Plans(plan_of), states=states, limit=5, before=before)
+        return reads.list_sagas(connection, Plans(plan_of), SagaFilter(states=states), limit=5, before=before)
 
     found = plan_of_question(postgres_ledger, first_page)
-    assert "Index Scan Backward using ix_saga_" in found
+    assert "Scan Backward using ix_saga_state" in found
     assert "Sort" not in found

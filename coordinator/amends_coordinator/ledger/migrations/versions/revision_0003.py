@@ -112,6 +112,7 @@ def _index() -> None:
     _index_sagas("ix_saga_updated", SETTLED, "updated_time", "state", "created_time", "id")
     _index_sagas("ix_saga_attention", "attention_required", "state", "created_time", "id")
     _index_sagas("ix_saga_unproven", "unproven", "state", "created_time", "id")
+    _index_sagas("ix_saga_unfinished", f"{SETTLED} AND due_time IS NOT NULL", "state", "created_time", "id")
     _index_sagas("ix_saga_retention", UNPURGED, "ended_time")
 
 
