@@ -94,6 +94,7 @@ class Coordinator:
         self._engine = Engine(
             ledger=ledger,
             participants=self._participants,
+            directory=self._registry,
             clock=clock,
             ids=ids,
             telemetry=self._telemetry,

@@ -13,10 +13,12 @@ from amends import SagaClient
 from amends.v1 import registry_service_pb2, registry_service_pb2_grpc, saga_service_pb2_grpc
 from amends_coordinator.bootstrap import serve
 from amends_coordinator.settings import Settings
-from tests.unit.grpc_api.samples import SERVICE, scenario_files
+from scenario.v1 import scenario_pb2
+from tests.unit.grpc_api.samples import SERVICE, files_of
+from typed.v1 import typed_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Sequence
     from pathlib import Path
 
 STOP_BOUND_S = 20
@@ -44,19 +46,26 @@ class Inside:
     registry: registry_service_pb2_grpc.RegistryServiceStub
 
     async def announce(
-        self, name: str, address: str, *, instance_id: str = "i-1"
+        self, name: str, address: str, *, instance_id: str = "i-1", services: Sequence[str] = (SERVICE,)
     ) -> registry_service_pb2.RegisterParticipantResponse:
-        """Announce a participant that serves the scenario's service, with its real descriptors."""
-        return await self.registry.RegisterParticipant(announcement(name, address, instance_id=instance_id))
+        """Announce a participant that serves the scenario's service, or these, with their real descriptors."""
+        request = announcement(name, address, instance_id=instance_id, services=services)
+        return await self.registry.RegisterParticipant(request)
+
+    async def withdraw(self, name: str, instance_id: str = "i-1") -> None:
+        """Take one instance out at once."""
+        request = registry_service_pb2.DeregisterParticipantRequest(name=name, instance_id=instance_id)
+        await self.registry.DeregisterParticipant(request)
 
 
 def announcement(
-    name: str, address: str, *, instance_id: str = "i-1"
+    name: str, address: str, *, instance_id: str = "i-1", services: Sequence[str] = (SERVICE,)
 ) -> registry_service_pb2.RegisterParticipantRequest:
-    """Announces a participant that serves the scenario's service, with its real descriptors."""
+    """Announces a participant that serves the scenario's service, or these, with their real descriptors."""
     instance = registry_service_pb2.ParticipantInstance(instance_id=instance_id, address=address)
+    files = files_of(scenario_pb2.DESCRIPTOR, typed_pb2.DESCRIPTOR)
     return registry_service_pb2.RegisterParticipantRequest(
-        name=name, services=[SERVICE], instance=instance, descriptors=scenario_files()
+        name=name, services=services, instance=instance, descriptors=files
     )
 
 

@@ -16,7 +16,8 @@ from scenario.v1.scenario_pb2 import DoFindableRequest, FindRequest, FindRespons
 from scenario.v1.scenario_pb2_grpc import StepServiceServicer
 from tests.scenarios.inside import inside
 from tests.scenarios.raw import Reply, raw_steps
-from tests.scenarios.sagas import QUICK, Do, Undo
+from tests.scenarios.sagas import QUICK, Do, Undo, steps
+from tests.unit.grpc_api.samples import SERVICE
 from tests.waiting import eventually, pause
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ pytestmark = pytest.mark.scenario
 BOUND = timedelta(seconds=30)
 LOST = Reply(code=grpc.StatusCode.UNAVAILABLE)
 NO = Reply(code=grpc.StatusCode.FAILED_PRECONDITION)
+SEALED = Reply(code=grpc.StatusCode.FAILED_PRECONDITION, trailers=(("amends-sealed", "1"),))
+OTHER = "typed.v1.TravelService"
 DoFindable = method(StepServiceServicer.DoFindable, DoFindableRequest, FindResponse)
 Find = method(StepServiceServicer.Find, FindRequest, FindResponse)
 
@@ -100,9 +103,94 @@ async def test_a_participant_that_nobody_knows_is_waited_for(tmp_path: Path) -> 
         handle = await coordinator.client.start(saga, ScenarioInput(note="three"), saga_id="s")
         waiting = await saga_once_not_sent(coordinator, "s")
         assert waiting.state == saga_pb2.Saga.STATE_RUNNING
-        assert waiting.intents[0].last_error.startswith("no participant three announces scenario.v1.StepService")
+        assert waiting.intents[0].last_error.startswith("participant three doesn't serve scenario.v1.StepService")
         assert not two.seen
         await coordinator.announce("three", three.address)
         assert isinstance(await handle.wait(BOUND), Committed)
     assert [seen.side for seen in three.seen] == ["a/action"]
     assert [seen.side for seen in two.seen] == ["b/action"]
+
+
+async def test_of_two_participants_none_is_called_until_there_is_one(tmp_path: Path) -> None:
+    """S2: one key could reach both, so nothing is sent and the saga waits, listed, with a sentence that mends it; sagas
+    that name one go on (L2), and so does this one, once a single participant is left.
+    """
+    saga = steps("a", "b", timeout=timedelta(minutes=5))
+    async with raw_steps() as one, raw_steps() as two, inside(tmp_path) as coordinator:
+        await coordinator.announce("one", one.address)
+        await coordinator.announce("two", two.address)
+        handle = await coordinator.client.start(saga, ScenarioInput(), saga_id="s")
+        waiting = await saga_once_not_sent(coordinator, "s")
+        assert waiting.intents[0].last_error == (
+            "2 participants serve scenario.v1.StepService: one, two; name one in the step (`participant`, or"
+            " `participant_input`)"
+        )
+        assert (waiting.state, waiting.intents[0].participant) == (saga_pb2.Saga.STATE_RUNNING, "")
+        assert isinstance(
+            await (await coordinator.client.start(choosing(), ScenarioInput(note="one"))).wait(), Committed
+        )
+        assert not [seen for seen in (*one.seen, *two.seen) if seen.metadata["amends-saga-id"] == "s"]
+        await coordinator.withdraw("one")
+        assert isinstance(await handle.wait(BOUND), Committed)
+        found = await handle.get()
+    assert [seen.side for seen in two.seen if seen.metadata["amends-saga-id"] == "s"] == ["a/action", "b/action"]
+    assert {row.participant for row in found.intents} == {"two"}
+
+
+async def test_what_took_its_place_is_not_called_for_it(tmp_path: Path) -> None:
+    """S2, S4: the participant that was called with an action is away, another one serves the method: neither the
+    repeated action nor the undo goes there, also after a restart; both reach the first one when it is back, elsewhere.
+    """
+    saga = steps("a", "b", by_key=True)
+    async with raw_steps() as other:
+        async with inside(tmp_path) as coordinator:
+            async with raw_steps({"b": [LOST]}) as before:
+                await coordinator.announce("one", before.address, instance_id="before")
+                await coordinator.client.start(saga, ScenarioInput(), saga_id="s")
+                await eventually(lambda: len(before.calls("b/action")) > 0, what="b is called")
+            await coordinator.withdraw("one", "before")
+            await coordinator.announce("two", other.address)
+        async with inside(tmp_path) as coordinator, raw_steps({"b": [SEALED]}) as back:
+            waiting = await saga_once_not_sent(coordinator, "s")
+            assert waiting.intents[-1].participant == "one"
+            await coordinator.announce("one", back.address, instance_id="back")
+            assert isinstance(await coordinator.client.handle(saga, "s").wait(BOUND), Compensated)
+    assert not other.seen
+    assert [seen.side for seen in back.seen] == ["b/action", "a/compensation"]
+    assert back.seen[1].metadata["amends-action-target"] == "same"
+
+
+async def test_an_undo_that_is_due_after_the_move(tmp_path: Path) -> None:
+    """The old process is gone, the new one has another address and serves more: the undos of old sagas reach it."""
+    saga = steps("a", "b")
+    async with inside(tmp_path) as coordinator:
+        async with raw_steps({"b": [NO], "undo_a": [LOST]}) as before:
+            await coordinator.announce("raw", before.address, instance_id="before")
+            handle = await coordinator.client.start(saga, ScenarioInput(), saga_id="s")
+            await eventually(lambda: len(before.calls("a/compensation")) > 0, what="the undo is called")
+        await coordinator.withdraw("raw", "before")
+        async with raw_steps() as after:
+            await coordinator.announce("raw", after.address, instance_id="after", services=[OTHER, SERVICE])
+            assert isinstance(await handle.wait(BOUND), Compensated)
+    assert [seen.side for seen in after.seen] == ["a/compensation"]
+    assert after.seen[0].metadata["idempotency-key"] == before.calls("a/compensation")[0].metadata["idempotency-key"]
+
+
+async def test_a_participant_that_serves_something_else_now(tmp_path: Path) -> None:
+    """L1: where it no longer serves the method the undo waits and says so, whoever serves it now; it is called as soon
+    as the participant serves the method again.
+    """
+    saga = steps("a", "b")
+    plan = {"b": [NO], "undo_a": [LOST, Reply()]}
+    async with inside(tmp_path) as coordinator, raw_steps(plan) as raw, raw_steps() as other:
+        await coordinator.announce("raw", raw.address)
+        handle = await coordinator.client.start(saga, ScenarioInput(), saga_id="s")
+        await eventually(lambda: len(raw.calls("a/compensation")) > 0, what="the undo is called")
+        await coordinator.announce("raw", raw.address, services=[OTHER])
+        await coordinator.announce("other", other.address)
+        while "doesn't serve" not in (await coordinator.client.get("s")).intents[-1].last_error:
+            await pause()
+        assert not other.seen
+        await coordinator.announce("raw", raw.address, services=[OTHER, SERVICE])
+        assert isinstance(await handle.wait(BOUND), Compensated)
+    assert len(raw.calls("a/compensation")) == 2

@@ -17,6 +17,7 @@ from amends_coordinator.core.answer import Answer
 from amends_coordinator.core.ids import Instant
 from amends_coordinator.core.states import Direction, Outcome
 from amends_coordinator.core.text import clean_text
+from amends_coordinator.definitions.errors import listing
 from amends_coordinator.ports.participants import FULL
 
 if TYPE_CHECKING:
@@ -68,10 +69,14 @@ class UnaryParticipants:
     async def call(self, request: CallRequest) -> Answer:
         """See `ports.participants.Participants.call`."""
         service = request.method.partition("/")[0]
+        if not request.participant:
+            return self._nobody_in_particular(service)
         instances = self._instances(service, request.participant)
         if not instances:
-            who = f"participant {request.participant}" if request.participant else "participant"
-            return _not_sent(f"no {who} announces {service} just now; start one, or look at ListParticipants")
+            return _not_sent(
+                f"participant {request.participant} doesn't serve {service} just now; start it, or look at"
+                " ListParticipants"
+            )
         latest_time = request.deadline_time
         slot = None if self._capacity.is_waited_for(instances[0].participant) else self._free(instances)
         if slot is None:
@@ -94,6 +99,18 @@ class UnaryParticipants:
     async def close(self) -> None:
         """Close all channels."""
         await self._channels.close()
+
+    def _nobody_in_particular(self, service: str) -> Answer:
+        """Why no participant was chosen when the attempt was announced. One that has come since is chosen next time:
+        what isn't in the ledger isn't called.
+        """
+        names = self._directory.serving(service)
+        if len(names) > 1:
+            return _not_sent(
+                f"{len(names)} participants serve {service}: {listing(names)}; name one in the step (`participant`, or"
+                " `participant_input`)"
+            )
+        return _not_sent(f"no participant announces {service} just now; start one, or look at ListParticipants")
 
     def _instances(self, service: str, participant: str) -> Sequence[InstanceRow]:
         """Who serves the service; each call begins with the next instance, so that they share the work."""
@@ -129,26 +146,8 @@ class UnaryParticipants:
             timeout_s=max(0.0, bound_us / 1e6),
         )
 
-    def _action_target(self, request: CallRequest) -> str | None:
-        """Whether the participant of a compensation is the one that has the action; None on other calls. One that is
-        named has all calls of its step. What can't be known counts as another: that one finds its own work, and takes
-        nothing for undone.
-        """
-        if request.action_method is None:
-            return None
-        if request.participant:
-            return "same"
-        services = (request.method.partition("/")[0], request.action_method.partition("/")[0])
-        if services[0] == services[1]:
-            return "same"
-        mine, theirs = (
-            {each.participant for each in self._directory.instances(service=service, participant=request.participant)}
-            for service in services
-        )
-        return "same" if mine & theirs else "other"
-
     async def _send(self, connection: Connection, request: CallRequest, timeout_s: float) -> Answer:
-        target = self._action_target(request)
+        target = _action_target(request)
         metadata = call_metadata(request, ledger_name=self._ledger_name, action_target=target)
         if connection.metadata:
             metadata = Pairs([*metadata, *connection.metadata])
@@ -168,6 +167,15 @@ class UnaryParticipants:
             what = type(error).__name__ if connection.metadata else repr(error)
             return Answer(outcome=Outcome.UNKNOWN, message=clean_text(f"the call failed locally: {what}"))
         return ok_answer(response, trailers or (), parses=request.parses, limit_bytes=self._limit_bytes)
+
+
+def _action_target(request: CallRequest) -> str | None:
+    """Whether the participant of a compensation is the one that has the action; None on other calls. What isn't known
+    counts as another: that one finds its own work, and takes nothing for undone.
+    """
+    if request.action_participant is None:
+        return None
+    return "same" if request.participant == request.action_participant else "other"
 
 
 def _unreachable(service: str, instances: Sequence[InstanceRow]) -> str:

@@ -39,6 +39,10 @@ class Decision:
         """
         fill(intent, {"request": request})
 
+    def fill_participant(self, intent: Intent, participant: str) -> None:
+        """Fill in who is called by an intent that this decision has announced: as `fill_request`."""
+        fill(intent, {"participant": participant})
+
     def fill_output(self, output: bytes | None) -> None:
         """Fill in the output of a saga that this decision has committed: as `fill_request`."""
         fill(self.saga, {"output": output})

@@ -59,6 +59,7 @@ class Intent:
     `next_attempt_time` is set while the next attempt waits for its time; a `PENDING` intent without it is in flight.
     `unsettled`: an attempt ended unknown and nothing has proven since what became of it.
     `refusals`, `spent_us`: what of the budget is used; `unsent_us`: for how long no attempt could be sent at all.
+    `participant`: name of the participant that the newest attempt goes to; "": none serves the method, or several do.
     `key_forced`: a person had it repeated although the participant may have forgotten the key.
     `resolution`, `resolved_by`: what a named person found, where the state is `RESOLVED`.
     """
@@ -66,6 +67,7 @@ class Intent:
     step: StepName
     direction: Direction
     method: str
+    participant: str = ""
     state: IntentState = IntentState.PENDING
     attempt: int = 0
     attempts: tuple[Attempt, ...] = ()

@@ -13,6 +13,7 @@ from amends_coordinator.core.decide import decide
 from amends_coordinator.core.events import BindingFailed, Event, Moment
 from amends_coordinator.core.states import SagaState
 from amends_coordinator.definitions.errors import BindingError
+from amends_coordinator.engine.choosing import choose_participants
 
 if TYPE_CHECKING:
     from amends_coordinator.core.decision import Decision
@@ -20,15 +21,19 @@ if TYPE_CHECKING:
     from amends_coordinator.core.saga import Intent, Saga
     from amends_coordinator.core.states import Direction
     from amends_coordinator.definitions.compiled import CompiledDefinition
+    from amends_coordinator.ports.directory import Directory
 
 
-def decide_and_bind(saga: Saga, event: Event, definition: CompiledDefinition, *, payload_limit_bytes: int) -> Decision:
-    """Decide an event, and build every request and output that the decision needs.
+def decide_and_bind(
+    saga: Saga, event: Event, definition: CompiledDefinition, directory: Directory, *, payload_limit_bytes: int
+) -> Decision:
+    """Decide an event, build every request and output that the decision needs, and choose who is called.
 
     Args:
         saga: the saga as it was made durable last.
         event: what happened.
         definition: the saga's own definition, compiled.
+        directory: who serves what just now.
         payload_limit_bytes: a request larger than this counts as one that can't be built.
     """
     decision = decide(saga, event)
@@ -36,6 +41,7 @@ def decide_and_bind(saga: Saga, event: Event, definition: CompiledDefinition, *,
     while (intent := _next_new_intent(decision, seen)) is not None:
         seen.add(intent.key)
         decision = _bind(decision, intent, event.at, definition, payload_limit_bytes)
+    choose_participants(decision, definition, directory)
     if decision.changed and decision.saga.state is SagaState.COMMITTED:
         decision.fill_output(definition.output(decision.saga))
     return decision

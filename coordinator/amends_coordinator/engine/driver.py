@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from amends_coordinator.engine.lease import Lease
     from amends_coordinator.engine.settings import EngineSettings
     from amends_coordinator.ports.clock import Clock
+    from amends_coordinator.ports.directory import Directory
     from amends_coordinator.ports.ledger import Ledger
     from amends_coordinator.ports.participants import Participants
     from amends_coordinator.ports.telemetry import Telemetry
@@ -63,6 +64,7 @@ class Surroundings:
 
     ledger: Ledger
     participants: Participants
+    directory: Directory
     clock: Clock
     telemetry: Telemetry
     settings: EngineSettings
@@ -213,7 +215,9 @@ class Driver:
         """Decide and make durable. An event is decided again when somebody else wrote the saga in between."""
         while True:
             limit = self._around.settings.payload_limit_bytes
-            decision = decide_and_bind(self._saga, event, self._definition, payload_limit_bytes=limit)
+            decision = decide_and_bind(
+                self._saga, event, self._definition, self._around.directory, payload_limit_bytes=limit
+            )
             if not decision.changed:
                 return decision
             asked_time = self._around.clock.now()

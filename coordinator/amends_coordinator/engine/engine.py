@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from amends_coordinator.engine.settings import EngineSettings
     from amends_coordinator.ports import ledger as ledgers
     from amends_coordinator.ports.clock import Clock, Ids
+    from amends_coordinator.ports.directory import Directory
     from amends_coordinator.ports.driving import StartRequest
     from amends_coordinator.ports.participants import Participants
     from amends_coordinator.ports.telemetry import Telemetry
@@ -38,11 +39,12 @@ if TYPE_CHECKING:
 class Engine:
     """Implements `ports.driving.Driving`. `open` it, `run` it beside the server, `stop` it, then close the ledger."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it is wired with, each given by name
         self,
         *,
         ledger: ledgers.Ledger,
         participants: Participants,
+        directory: Directory,
         clock: Clock,
         ids: Ids,
         telemetry: Telemetry,
@@ -53,6 +55,7 @@ class Engine:
         self._around = Surroundings(
             ledger=ledger,
             participants=participants,
+            directory=directory,
             clock=clock,
             telemetry=telemetry,
             settings=settings,
@@ -138,7 +141,9 @@ class Engine:
     async def _start_here(self, saga: Saga, definition: CompiledDefinition) -> ledgers.Started:
         """Insert a saga with its first decision, and drive it."""
         limit = self._around.settings.payload_limit_bytes
-        decision = decide_and_bind(saga, Started(self._around.moment()), definition, payload_limit_bytes=limit)
+        decision = decide_and_bind(
+            saga, Started(self._around.moment()), definition, self._around.directory, payload_limit_bytes=limit
+        )
         started = await self._insert(decision.saga, definition, owner=self._around.node)
         if started.started and not self._stopping:
             self._drivers.drive(started.stored, definition, None, decision.effects)

@@ -168,14 +168,17 @@ class Registry:
         """The descriptors of every participant by its name; first those of participants with a living instance."""
         return self._known.schemas(self._clock.now())
 
-    def instances(self, *, service: str, participant: str) -> Sequence[InstanceRow]:
-        """The instances that serve `service` and whose lease hasn't ended; of `participant` only, unless that is ""."""
+    def serving(self, service: str) -> Sequence[str]:
+        """See `ports.directory.Directory.serving`."""
         now = self._clock.now()
-        return [
-            row
-            for row in self._known.serving(service)
-            if row.lease_end_time > now and (not participant or row.participant == participant)
-        ]
+        rows = self._known.serving(service)
+        return list(dict.fromkeys(row.participant for row in rows if row.lease_end_time > now))
+
+    def instances(self, *, service: str, participant: str) -> Sequence[InstanceRow]:
+        """See `ports.directory.Directory.instances`."""
+        now = self._clock.now()
+        rows = self._known.serving(service)
+        return [row for row in rows if row.lease_end_time > now and participant in ("", row.participant)]
 
     def _checked(self, announcement: Announcement, now: Instant) -> ParticipantRow:
         """The participant's row as it will be, if nothing contradicts it."""

@@ -10,7 +10,6 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from amends.v1 import operator_service_pb2, registry_service_pb2, saga_definition_pb2, saga_pb2
 from amends_coordinator.core.saga import idempotency_key
 from amends_coordinator.core.states import DeadLetterReason, Direction, IntentState, Outcome, Resolution, SagaState
-from amends_coordinator.definitions.errors import PayloadError
 from amends_coordinator.definitions.keys import key_uuid
 from amends_coordinator.engine.connections import connection_message
 from amends_coordinator.ports.repairs import FoundLetter
@@ -172,21 +171,13 @@ def _intent(stored: StoredSaga, intent: Intent, definition: CompiledDefinition, 
         update_time=_time(intent.updated_time),
         resolution=saga_pb2.RESOLUTION_UNSPECIFIED if intent.resolution is None else _RESOLUTIONS[intent.resolution],
         resolved_by=intent.resolved_by,
-        participant=_participant(stored, intent, definition),
+        participant=intent.participant,
     )
     if intent.attempt:  # without an attempt its request could not be built
         message.request.CopyFrom(_any(definition.request_type(intent.step, intent.direction), intent.request))
     if intent.response is not None:
         message.response.CopyFrom(_any(definition.response_type(intent.step, intent.direction), intent.response))
     return message
-
-
-def _participant(stored: StoredSaga, intent: Intent, definition: CompiledDefinition) -> str:
-    """Who serves the call. Nobody is named where the stored input was damaged: what can be told of the saga is told."""
-    try:
-        return definition.participant(stored.saga, intent.step)
-    except PayloadError:
-        return ""
 
 
 def _attempt(attempt: Attempt) -> saga_pb2.Attempt:

@@ -39,9 +39,9 @@ SAGA_COLUMNS = (
 
 INTENT_KEY = ("saga_id", "step", "direction")
 INTENT_CHANGES = (
-    "state", "attempt", "attempts", "attempts_left_out", "next_attempt_time", "unsettled", "refusals", "spent_us",
-    "unsent_us", "request", "response", "last_error", "last_code", "key_forced", "resolution", "resolved_by",
-    "updated_time",
+    "participant", "state", "attempt", "attempts", "attempts_left_out", "next_attempt_time", "unsettled", "refusals",
+    "spent_us", "unsent_us", "request", "response", "last_error", "last_code", "key_forced", "resolution",
+    "resolved_by", "updated_time",
 )  # fmt: skip
 INTENT_COLUMNS = (*INTENT_KEY, "position", "method", *INTENT_CHANGES[:-1], "created_time", INTENT_CHANGES[-1])
 
@@ -138,6 +138,7 @@ def _intent(saga_id: SagaId, position: int, intent: Intent, instant: EncodeInsta
         str(intent.direction),
         position,
         intent.method,
+        intent.participant,
         str(intent.state),
         intent.attempt,
         attempts_to_json(intent.attempts),

@@ -250,6 +250,13 @@ intent = Table(
     _count("position", "The order in which the saga's intents were announced, from 0."),
     Column("method", String(256), nullable=False, comment="The method that is called: package.Service/Method."),
     Column(
+        "participant",
+        String(128),
+        nullable=False,
+        server_default="",
+        comment="The participant that the newest attempt goes to; empty: none was found.",
+    ),
+    Column(
         "state",
         String(24),
         nullable=False,

@@ -84,6 +84,7 @@ def _intent(row: RowMapping) -> Intent:
         step=StepName(row["step"]),
         direction=Direction(row["direction"]),
         method=row["method"],
+        participant=row["participant"],
         state=IntentState(row["state"]),
         attempt=row["attempt"],
         attempts=attempts_from_json(row["attempts"]),

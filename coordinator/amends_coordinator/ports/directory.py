@@ -13,6 +13,12 @@ if TYPE_CHECKING:
 class Directory(Protocol):
     """Tells where a call can go. Answers from memory: it never blocks and never raises."""
 
+    def serving(self, service: str) -> Sequence[str]:
+        """The participants with an instance that serves `service` (a full name) and whose lease hasn't ended, by name,
+        each once; empty if there is none.
+        """
+        ...
+
     def instances(self, *, service: str, participant: str) -> Sequence[InstanceRow]:
         """The instances whose lease hasn't ended and that serve `service` (a full name); only those of `participant`
         unless that is "". In a stable order; empty if there is none.

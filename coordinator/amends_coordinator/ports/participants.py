@@ -36,11 +36,11 @@ class CallRequest(NamedTuple):
 
     A tuple, because every call makes one and a frozen dataclass of this size takes three times as long.
 
-    `method` is "package.Service/Method"; `participant` the name that serves it ("" : whichever announces the service);
-    `deadline_time` ends it, later by the time for which it waited for a slot at a full participant, but never later
-    than `saga_deadline_time`, where there is one; `action_key` is set on a compensation and a lookup; `action_method`,
-    the method that the action was called with, on a compensation; `step_time` is when the action's first attempt was
-    announced; `parses` tells whether bytes parse as the method's response type.
+    `method` is "package.Service/Method"; `participant` the name that serves it ("": nobody does, or several do: then it
+    isn't sent); `deadline_time` ends it, later by the time for which it waited for a slot at a full participant, but
+    never later than `saga_deadline_time`, where there is one; `action_key` is set on a compensation and a lookup;
+    `action_participant`, the participant that has the action ("": not known), on a compensation; `step_time` is when
+    the action's first attempt was announced; `parses` tells whether bytes parse as the method's response type.
     """
 
     saga_id: SagaId
@@ -56,7 +56,7 @@ class CallRequest(NamedTuple):
     deadline_time: Instant
     step_time: Instant
     action_key: IdempotencyKey | None
-    action_method: str | None
+    action_participant: str | None
     traceparent: str
     tracestate: str
     parses: Callable[[bytes], bool]

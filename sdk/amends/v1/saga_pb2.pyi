@@ -494,8 +494,8 @@ class Intent(_message.Message):
     resolved_by: _builtins.str
     """Who found it. Empty: nobody had to look."""
     participant: _builtins.str
-    """Name of the participant that serves the call, where the definition or the input names one. Empty: whichever serves
-    the method's service.
+    """Name of the participant that the newest attempt goes to: the one that the definition or the input names, else the one
+    that serves the method's service. Empty: nobody serves it just now, or several participants do and none is named.
     """
     @_builtins.property
     def request(self) -> _any_pb2.Any:

@@ -120,6 +120,7 @@ def full(saga_id: str) -> Saga:
     )
     first = replace(
         intent("reserve"),
+        participant="stock-2",
         state=IntentState.PARKED,
         attempt=2,
         attempts=attempts,

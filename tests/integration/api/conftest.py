@@ -106,6 +106,7 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
     around = Surroundings(
         ledger=ledger,
         participants=Participants(),
+        directory=registry,
         clock=clock,
         telemetry=Telemetry(),
         settings=EngineSettings(),

@@ -38,15 +38,15 @@ def _whatever(_: bytes) -> bool:
     return True
 
 
-def compensation(*, of: str, by: str, participant: str = "") -> CallRequest:
-    """A compensation by one method of an action that another was called for."""
+def compensation(*, participant: str = "bank", action_participant: str = "bank") -> CallRequest:
+    """A compensation by one participant of an action that another has."""
     now = SystemClock().now()
     return CallRequest(
         saga_id=SagaId("s"),
         step=StepName("pay"),
         direction=Direction.COMPENSATION,
         kind=StepKind.COMPENSATABLE,
-        method=by,
+        method="bank.Desk/Refund",
         participant=participant,
         key=IdempotencyKey("s/pay/compensation"),
         attempt=1,
@@ -55,7 +55,7 @@ def compensation(*, of: str, by: str, participant: str = "") -> CallRequest:
         deadline_time=Instant(now + 10_000_000),
         step_time=now,
         action_key=IdempotencyKey("s/pay/action"),
-        action_method=of,
+        action_participant=action_participant,
         traceparent="",
         tracestate="",
         parses=_whatever,

@@ -32,6 +32,11 @@ class Directory:
 
     rows: list[InstanceRow] = field(default_factory=list[InstanceRow])
 
+    def serving(self, service: str) -> Sequence[str]:
+        """See the port."""
+        assert service
+        return sorted({row.participant for row in self.rows})
+
     def instances(self, *, service: str, participant: str) -> Sequence[InstanceRow]:
         """See the port."""
         assert service
@@ -118,7 +123,7 @@ def request(
     name: str,
     *,
     direction: Direction = Direction.ACTION,
-    participant: str = "",
+    participant: str = "desk",
     timeout_us: int = LONG_US,
     saga_deadline_time: Instant | None = None,
 ) -> CallRequest:
@@ -138,7 +143,7 @@ def request(
         deadline_time=Instant(now + timeout_us),
         step_time=now,
         action_key=None,
-        action_method=None,
+        action_participant=None,
         traceparent="",
         tracestate="",
         parses=_whatever,

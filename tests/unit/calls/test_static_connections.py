@@ -16,14 +16,16 @@ from amends_coordinator.ports.ledger import InstanceRow
 from amends_coordinator.system import SystemClock
 from tests.unit.calls.servers import compensation, listening
 
-CALL = {"of": "bank.Bank/Pay", "by": "bank.Bank/Refund"}
-
 
 @dataclass(slots=True)
 class OneStatic:
     """A directory with one static participant, which may move."""
 
     connection: StaticConnection
+
+    def serving(self, service: str) -> Sequence[str]:
+        """See the port."""
+        return ["bank"]
 
     def instances(self, *, service: str, participant: str) -> Sequence[InstanceRow]:
         """See the port."""
@@ -62,7 +64,7 @@ async def test_headers_go_with_every_call_beside_our_own() -> None:
     async with listening(heard) as address:
         directory = OneStatic(StaticConnection(target=address, headers=(("x-tenant", "shop"),)))
         async with calling(directory) as participants:
-            answer = await participants.call(compensation(**CALL))
+            answer = await participants.call(compensation())
     assert answer.outcome is Outcome.SUCCEEDED
     assert (heard[0]["x-tenant"], heard[0]["idempotency-key"]) == ("shop", "s/pay/compensation")
 
@@ -74,9 +76,9 @@ async def test_a_static_participant_that_moved_is_found() -> None:
     async with listening(first) as before, listening(second) as after:
         directory = OneStatic(StaticConnection(target=before))
         async with calling(directory) as participants:
-            await participants.call(compensation(**CALL))
+            await participants.call(compensation())
             directory.connection = StaticConnection(target=after)
-            await participants.call(compensation(**CALL))
+            await participants.call(compensation())
     assert (len(first), len(second)) == (1, 1)
 
 
@@ -94,7 +96,7 @@ async def test_without_its_secret_nothing_is_sent(tmp_path: Path) -> None:
         ):
             directory = OneStatic(StaticConnection(target=address, tls=tls, token_file=token_file))
             async with calling(directory, tmp_path) as participants:
-                answer = await participants.call(compensation(**CALL))
+                answer = await participants.call(compensation())
             assert answer.outcome is Outcome.NOT_SENT
             assert answer.message.startswith("participant bank can't be reached: ")
             assert said in answer.message
@@ -106,7 +108,7 @@ async def test_without_a_directory_of_secrets() -> None:
     """The sentence names the setting."""
     directory = OneStatic(StaticConnection(target="127.0.0.1:1", tls=TlsOptions(), token_file="token"))
     async with calling(directory) as participants:
-        answer = await participants.call(compensation(**CALL))
+        answer = await participants.call(compensation())
     assert (answer.outcome, "AMENDS_SECRETS_DIR" in answer.message) == (Outcome.NOT_SENT, True)
 
 

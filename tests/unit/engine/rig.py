@@ -76,6 +76,21 @@ class Participants:
 
 
 @dataclass(slots=True)
+class Directory:
+    """The port: the participants that serve each service, "steps" unless a test says so."""
+
+    names: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+
+    def serving(self, service: str) -> Sequence[str]:
+        """See the port."""
+        return self.names.get(service, ["steps"])
+
+    def instances(self, *, service: str, participant: str) -> Sequence[InstanceRow]:
+        """See the port; nobody is really called."""
+        return []
+
+
+@dataclass(slots=True)
 class Telemetry:
     """The port: remembers failures; `plant` is called with the name of each method, and may raise."""
 
@@ -188,6 +203,7 @@ async def rig(
     engine = Engine(
         ledger=ledger,
         participants=participants,
+        directory=Directory(),
         clock=SystemClock(),
         ids=SystemIds(),
         telemetry=telemetry,

@@ -89,11 +89,9 @@ def errand(
     return definition
 
 
-def stored_errand(
-    *, name: str = "errand", created_time: Instant = NOW, participant_input: str = ""
-) -> StoredDefinition:
+def stored_errand(*, name: str = "errand", created_time: Instant = NOW) -> StoredDefinition:
     """The definition as the ledger has it."""
-    resolved = resolve(errand(name=name, participant_input=participant_input))
+    resolved = resolve(errand(name=name))
     return StoredDefinition(
         name=resolved.name,
         version=DefinitionVersion(resolved.version),
@@ -102,9 +100,9 @@ def stored_errand(
     )
 
 
-def compiled_errand(*, participant_input: str = "") -> CompiledDefinition:
+def compiled_errand() -> CompiledDefinition:
     """The definition ready to run."""
-    return compile_definition(stored_errand(participant_input=participant_input))
+    return compile_definition(stored_errand())
 
 
 def other_file() -> FileDescriptorSet:
@@ -126,6 +124,7 @@ def failed_saga(definition: CompiledDefinition) -> StoredSaga:
         step=StepName("do"),
         direction=Direction.ACTION,
         method=f"{SERVICE}/Do",
+        participant="steps",
         state=IntentState.SUCCEEDED,
         attempt=1,
         attempts=(done,),

@@ -25,6 +25,7 @@ def test_saga_with_rows() -> None:
     assert (sent.name, sent.amount) == ("a", 7)
     assert action.response.Unpack(answered)
     assert answered.effect_id == "e-1"
+    assert action.participant == "steps"
     assert action.idempotency_key == "s-1/do/action"
     assert action.idempotency_key_uuid == key_uuid("staging", "s-1/do/action")
     assert action.attempts[0].outcome == saga_pb2.OUTCOME_SUCCEEDED
@@ -39,17 +40,6 @@ def test_saga_with_rows() -> None:
     assert message.node == "host-1"
     assert message.create_time.ToMicroseconds() == NOW
     assert not message.HasField("end_time")
-
-
-def test_rows_name_the_participant_that_was_chosen() -> None:
-    """`GetSaga` says which of several participants a call goes to; a damaged input hides nothing else of the saga."""
-    definition = compiled_errand(participant_input="name")
-    stored = failed_saga(definition)
-    chosen = replace(stored, saga=replace(stored.saga, input=scenario_pb2.DoRequest(name="bank-a").SerializeToString()))
-    damaged = replace(stored, saga=replace(stored.saga, input=b"\xff"))
-    for found, name in ((chosen, "bank-a"), (damaged, "")):
-        rows = saga_with_rows(found, definition, ledger_name="staging").intents
-        assert [row.participant for row in rows] == [name, name]
 
 
 def test_summary_leaves_the_rows_out() -> None:

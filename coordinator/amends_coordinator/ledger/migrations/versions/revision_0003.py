@@ -1,5 +1,5 @@
-"""What lists of sagas are asked by, what retention needs, and how participants are reached that don't announce
-themselves.
+"""What lists of sagas are asked by, what retention needs, which participant has a call, and how participants that don't
+announce themselves are reached.
 """
 
 from __future__ import annotations
@@ -70,6 +70,16 @@ def _add_columns() -> None:
         ),
     )
     op.add_column("saga_label", _added_instant("created_time", "When the saga was started (UTC)."))
+    op.add_column(
+        "intent",
+        sa.Column(
+            "participant",
+            sa.String(128),
+            nullable=False,
+            server_default="",
+            comment="The participant that the newest attempt goes to; empty: none was found.",
+        ),
+    )
     op.add_column(
         "participant",
         sa.Column(
