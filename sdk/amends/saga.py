@@ -416,6 +416,7 @@ class Saga(Generic[In, Out]):
 
 
 def _check_message_class(what: str, given: object) -> None:
+    if isinstance(given, Message):
+        raise DefinitionError(f"{what} is a message: pass its class, {given.DESCRIPTOR.name}")
     if not (isinstance(given, type) and issubclass(given, Message)):
-        shown = f"a {type(given).__name__}, not a class" if isinstance(given, Message) else repr(given)
-        raise DefinitionError(f"{what} is {shown}: pass a generated message class, for example PlaceOrder")
+        raise DefinitionError(f"{what} is {given!r}: pass a generated message class, for example PlaceOrder")

@@ -18,6 +18,7 @@ _CONSOLE = re.compile(r"^```console\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTA
 _DIFFERS = (
     (re.compile(r"\+?\b[\d.]+ (ms|s)\b"), "TIME"),
     (re.compile(r"\bnode \S+"), "NODE"),
+    (re.compile(r"\b127\.0\.0\.1:\d+\b"), "ADDRESS"),
     (re.compile(r"\b(auth|order|parcel|charge)-[0-9a-f]{12}\b"), r"\1-ID"),
     (re.compile(r"\bprocess \d+"), "PROCESS"),
     (re.compile(r"\bversion [0-9a-f]{16}\b"), "VERSION"),
@@ -58,3 +59,9 @@ def same_in_every_run(output: str) -> list[str]:
     for pattern, replacement in _DIFFERS:
         output = pattern.sub(replacement, output)
     return [line.rstrip() for line in output.splitlines()]
+
+
+def missing_from(shown: list[str], printed: list[str]) -> list[str]:
+    """Lines that are shown and not printed, in this order; `…` stands for what is left out."""
+    rest = iter(printed)
+    return [line for line in shown if line != "…" and line not in rest]

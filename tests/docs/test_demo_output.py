@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.docs.pages import README, same_in_every_run
+from tests.docs.pages import README, missing_from, same_in_every_run
 
 DEMO_BOUND_S = 110
 SHOWN = re.compile(r"^<!-- demo: .*-->\n```text\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -19,12 +19,6 @@ ATTEMPT = re.compile(r"── #\d+ ")
 def comparable(text: str) -> list[str]:
     """The lines that are the same in every run."""
     return [line for line in same_in_every_run(text) if not ATTEMPT.search(line)]
-
-
-def missing_from(shown: list[str], printed: list[str]) -> list[str]:
-    """Lines that are shown and not printed, in this order; `…` stands for what is left out."""
-    rest = iter(printed)
-    return [line for line in shown if line != "…" and line not in rest]
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ import pytest
 
 from amends.v1.registry_service_pb2 import ListParticipantsRequest
 from amends.v1.registry_service_pb2_grpc import RegistryServiceStub
-from tests.docs.pages import README, Command, commands, named_files, same_in_every_run
+from tests.docs.pages import README, Command, commands, missing_from, named_files, same_in_every_run
 from tests.waiting import eventually_blocking
 
 ADDRESS = "localhost:7070"
@@ -72,7 +72,7 @@ class Place:
 
 def listening(log: Path) -> bool:
     """Whether a coordinator has said where it listens."""
-    return "listening on " in log.read_text()
+    return "Ctrl-C ends it" in log.read_text()
 
 
 def announced(address: str) -> bool:
@@ -90,23 +90,20 @@ def announced(address: str) -> bool:
 def test_first_saga_runs_as_the_readme_says(tmp_path: Path) -> None:
     """S4, S9: typed from the README, it prints what the README shows; started again, it answers the same."""
     environment = {**os.environ, "AMENDS_PORT": "0", "COLUMNS": "200", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
-    files, (generate, serve, theatre, buy, get) = named_files(README), commands(README)
-    assert [command.in_background for command in (generate, serve, theatre, buy, get)] == [
-        False,
-        True,
-        True,
-        False,
-        False,
-    ]
-    (tmp_path / "tickets.proto").write_text(files["tickets.proto"])
+    files, typed = named_files(README), commands(README)
+    generate, check, dev, theatre, buy, get = typed
+    assert [command.in_background for command in typed] == [False, False, True, True, False, False]
     place = Place(tmp_path, environment)
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
     assert place.run(generate) == generate.output
+    assert not missing_from(same_in_every_run(check.output), same_in_every_run(place.run(check)))
 
     with ExitStack() as stack:
         log = tmp_path / "coordinator.log"
-        stack.enter_context(place.running(serve, log))
+        stack.enter_context(place.running(dev, log))
         eventually_blocking(lambda: listening(log), what="the coordinator listens", bound_s=COMMAND_BOUND_S)
-        address = log.read_text().partition("listening on ")[2].split()[0]
+        address = log.read_text().removeprefix("listening on ").partition(";")[0]
         environment["AMENDS_COORDINATOR"] = address
         for name in ("theatre.py", "buy.py"):
             # The one change: the test's coordinator listens on a free port.
@@ -118,6 +115,7 @@ def test_first_saga_runs_as_the_readme_says(tmp_path: Path) -> None:
         assert place.run(buy) == buy.output
         assert same_in_every_run(place.run(get)) == same_in_every_run(get.output)
         assert place.run(buy) == buy.output, "an id runs once, and is answered again"
+        assert same_in_every_run(log.read_text()) == same_in_every_run(dev.output)
 
 
 def test_first_saga_is_as_short_as_it_claims() -> None:

@@ -64,7 +64,7 @@ def test_a_stale_table_is_noticed() -> None:
     drawn = draw_tables.fresh(page)
     assert "out of date" not in drawn
     assert drawn.endswith("<!-- end of methods -->\nkept\n")
-    assert "| SagaService | `WatchSaga` | not yet |" in drawn
+    assert "| SagaService | `OpenSaga` | not yet |" in drawn
     assert "| SagaService | `StartSaga` | yes |" in drawn
 
 

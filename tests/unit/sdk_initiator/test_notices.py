@@ -67,11 +67,12 @@ async def test_silence_is_told_once_until_somebody_answers(told: pytest.LogCaptu
     async def look(_: str) -> saga_pb2.Saga:
         raise AssertionError("nobody answers")
 
-    noticing = Notices(look)
+    noticing, waited = Notices(look), asyncio.Event()
     for _ in range(3):
         noticing.unheard(SILENT)
     with noticing.about("s"):
-        noticing._begin("s", [asyncio.get_running_loop().call_later(1, print)])
+        asyncio.get_running_loop().call_later(0.05, waited.set)
+        await waited.wait()
     noticing.heard()
     noticing.unheard(SILENT)
     assert [record.message for record in told.records] == ["starting saga 's'; trying until one does"] * 2

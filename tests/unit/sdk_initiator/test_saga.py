@@ -57,7 +57,7 @@ def test_what_a_step_is_given_is_a_call() -> None:
     book = cast("Any", trip.step("b", Book()))
     refused(r"the lookup of step 'b' is given the method", lambda: book.looked_up_by(FindBooking))
     refused(r"the compensation of step 'b' is given the method", lambda: book.compensated_by(CancelBooking))
-    refused(r"saga 'x': input is a PlanTrip, not a class", lambda: cast("Any", Saga)("x", input=PlanTrip()))
+    refused(r"saga 'x': input is a message: pass its class, PlanTrip", lambda: cast("Any", Saga)("x", input=PlanTrip()))
 
 
 def test_durations_are_checked() -> None:
