@@ -17,6 +17,7 @@ from amends.cli.dev import dev
 from amends.cli.errors import PlainErrors
 from amends.cli.generate import generate
 from amends.cli.node import migrate, serve
+from amends.cli.participant import participant_commands
 from amends.cli.saga import saga_commands
 from amends.cli.saga_verbs import abort, run_now, terminate
 
@@ -24,7 +25,7 @@ app = typer.Typer(
     name="amends",
     cls=PlainErrors,
     help="Run a saga coordinator, generate typed stubs for your services, check saga definitions, start sagas, look at"
-    " them and repair them.",
+    " them and repair them, and make services known that don't announce themselves.",
     no_args_is_help=True,
     add_completion=False,
     # Plain help and plain errors: they are read in terminals, logs and pipes alike.
@@ -41,6 +42,7 @@ saga_commands.command()(run_now)
 saga_commands.command()(terminate)
 app.add_typer(saga_commands, name="saga")
 app.add_typer(definition_commands, name="definition")
+app.add_typer(participant_commands, name="participant")
 app.add_typer(deadletter_commands, name="deadletter")
 
 

@@ -16,6 +16,7 @@ from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # has 
 from amends.cli.errors import CommandError
 from amends.cli.formats import cut
 from amends.v1.operator_service_pb2_grpc import OperatorServiceStub
+from amends.v1.registry_service_pb2_grpc import RegistryServiceStub
 from amends.v1.saga_service_pb2_grpc import SagaServiceStub
 
 # A call that isn't answered for so long is given up; waiting for a saga's end adds to it.
@@ -62,6 +63,13 @@ async def operator_at(address: str) -> AsyncGenerator[OperatorServiceStub]:
     """The operator service of the coordinator at `address`, in the same way."""
     async with _channel_to(address) as channel:
         yield OperatorServiceStub(channel)
+
+
+@asynccontextmanager
+async def participants_at(address: str) -> AsyncGenerator[RegistryServiceStub]:
+    """The registry of participants of the coordinator at `address`, in the same way."""
+    async with _channel_to(address) as channel:
+        yield RegistryServiceStub(channel)
 
 
 @asynccontextmanager
