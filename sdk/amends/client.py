@@ -23,9 +23,10 @@ from amends.keys import new_saga_id
 from amends.options import check_duration
 from amends.v1 import saga_pb2, saga_service_pb2
 from amends.waiting import ENDS, LONGEST_WAIT, SHORTEST_WAIT
+from amends.watching import watch_saga
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
     from types import TracebackType
 
     import grpc
@@ -185,6 +186,23 @@ class SagaClient:
         request = saga_service_pb2.GetSagaRequest(saga_id=saga_id)
         answer = await self._connection().call(lambda stub: stub.GetSaga, request, doing=f"looking at saga {saga_id!r}")
         return answer.saga
+
+    def watch(self, saga_id: str) -> AsyncGenerator[saga_pb2.Saga]:
+        """A saga as it is, then each time it changes, with every row of its ledger, until nothing is left to do.
+
+            async for saga in client.watch("order-1042"):
+                print(saga.state, saga.succeeded_step_count, "of", saga.step_count)
+
+        Changes that follow each other closely may come as one. It goes on over restarts of the coordinator, without
+        telling anything twice, and ends after the saga has ended; `COMPENSATION_FAILED` is no end, since a person can
+        move it. Leave it whenever you want to.
+
+        Raises:
+            SagaNotFoundError: no saga has this id.
+            CoordinatorUnavailableError: no coordinator answered for `unavailable_timeout`.
+            CoordinatorError: as many watch there as may (`TOO_MANY_WATCHERS`).
+        """
+        return watch_saga(self._connection(), saga_id)
 
     async def abort(self, saga_id: str, reason: str = "") -> saga_pb2.Saga:
         """Asks a saga to roll back; answers the saga as its row stands afterwards, with its dead letters.

@@ -6,8 +6,9 @@ import asyncio
 import random
 import re
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import grpc
 
@@ -18,7 +19,7 @@ from amends.v1 import saga_pb2, saga_service_pb2
 from amends.v1.saga_service_pb2_grpc import SagaServiceStub
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Generator, Sequence
     from datetime import timedelta
 
     from google.protobuf.message import Message
@@ -36,6 +37,9 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_reconnect_backoff_ms", 2_000),
     # A saga with all its requests and responses: far above what limits on payloads and steps make likely.
     ("grpc.max_receive_message_length", 64 * 1024 * 1024),
+    # While calls are open: a stream has no deadline, so only this finds a coordinator whose machine is gone.
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
 )
 
 HOST_AND_PORT = re.compile(r"(?:\[[0-9A-Za-z:.%]+\]|[^\s:/\[\]]+):(?P<port>\d{1,5})")
@@ -96,7 +100,7 @@ class CoordinatorCalls:
         options: Sequence[tuple[str, Any]],  # gRPC's own type: a value is a number, a text or bytes
         bounds: Bounds,
     ) -> None:
-        self.target, self._bounds = target, bounds
+        self.target, self.bounds = target, bounds
         # gRPC takes the last of several options with one name, so a caller's win.
         all_options = [*CHANNEL_OPTIONS, *options]
         if credentials is None:
@@ -105,6 +109,7 @@ class CoordinatorCalls:
             self._channel = grpc.aio.secure_channel(target, credentials, options=all_options)
         self._stub = SagaServiceStub(self._channel)
         self._closed = False
+        self._streams: set[grpc.aio.UnaryStreamCall[Any, Any]] = set()  # of whatever messages
         self.notices = Notices(self._look)
         """Tells why nothing comes."""
 
@@ -112,6 +117,8 @@ class CoordinatorCalls:
         """Closes the channel; calls under way end with `ClientClosedError`."""
         self._closed = True
         self.notices.close()
+        for stream in self._streams:
+            stream.cancel()  # a channel that is closed leaves its open streams alone
         await self._channel.close()
 
     async def call(
@@ -136,11 +143,11 @@ class CoordinatorCalls:
             CoordinatorUnavailableError: it was unavailable until the bound was over, or didn't answer in time.
             CoordinatorError: it refused, with its reason.
         """
-        give_up_at = time.monotonic() + self._bounds.unavailable_timeout_s
+        give_up_at = time.monotonic() + self.bounds.unavailable_timeout_s
         pauses = Pauses()
         while True:
             try:
-                timeout_s = self._bounds.call_timeout_s + waiting_s
+                timeout_s = self.bounds.call_timeout_s + waiting_s
                 return await self.attempt(rpc, request, doing=doing, timeout_s=timeout_s, metadata=metadata)
             except CoordinatorUnavailableError as error:
                 pause_s = pauses.next_s(error.retry_delay)
@@ -160,9 +167,38 @@ class CoordinatorCalls:
         metadata: Sequence[tuple[str, str]] = (),
     ) -> Answer:
         """One attempt of a call, within `timeout_s` or the usual deadline; raises like `call`."""
-        timeout_s = self._bounds.call_timeout_s if timeout_s is None else timeout_s
-        try:
+        timeout_s = self.bounds.call_timeout_s if timeout_s is None else timeout_s
+        with self._telling(doing):
             answer = await rpc(self._stub)(request, timeout=timeout_s, metadata=tuple(metadata))
+        self.notices.heard()
+        return answer
+
+    async def stream(
+        self,
+        rpc: Callable[[SagaServiceStub], grpc.aio.UnaryStreamMultiCallable[Request, Answer]],
+        request: Request,
+        *,
+        doing: str,
+    ) -> AsyncGenerator[Answer]:
+        """One attempt of a call that is answered by a stream, for as long as that lasts; raises like `call`. To be
+        closed by whoever asked for it.
+        """
+        with self._telling(doing):
+            answers = rpc(self._stub)(request)
+            self._streams.add(answers)
+            try:
+                while (answer := await answers.read()) is not grpc.aio.EOF:
+                    self.notices.heard()
+                    yield cast("Answer", answer)  # it is one, since it isn't the end
+            finally:
+                self._streams.discard(answers)
+                answers.cancel()
+
+    @contextmanager
+    def _telling(self, doing: str) -> Generator[None]:
+        """Turns whatever a call ends with into one of our errors."""
+        try:
+            yield
         except grpc.aio.AioRpcError as failed:
             raise coordinator_error(failed, target=self.target, doing=doing) from failed
         except grpc.aio.UsageError as error:
@@ -173,8 +209,6 @@ class CoordinatorCalls:
                 # gRPC cancels the calls of a channel that is closed; nobody cancelled this task.
                 raise ClientClosedError(_closed_while(doing)) from None
             raise
-        self.notices.heard()
-        return answer
 
     async def _look(self, saga_id: str) -> saga_pb2.Saga:
         request = saga_service_pb2.GetSagaRequest(saga_id=saga_id)

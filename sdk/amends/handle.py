@@ -12,9 +12,10 @@ from amends.options import check_duration
 from amends.results import Committed, Compensated, CompensationFailed, OpenDeadLetter, SagaFailure
 from amends.v1 import saga_pb2, saga_service_pb2
 from amends.waiting import wait_for_end
+from amends.watching import watch_saga
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, Callable
     from datetime import timedelta
 
     from amends.coordinator_calls import CoordinatorCalls
@@ -82,6 +83,10 @@ class SagaHandle(Generic[Out]):
         request = saga_service_pb2.GetSagaRequest(saga_id=self.saga_id)
         doing = f"looking at saga {self.saga_id!r}"
         return (await self._connection().call(lambda stub: stub.GetSaga, request, doing=doing)).saga
+
+    def watch(self) -> AsyncGenerator[saga_pb2.Saga]:
+        """The saga as it is, then each time it changes; see `SagaClient.watch`."""
+        return watch_saga(self._connection(), self.saga_id)
 
     async def abort(self, reason: str = "") -> saga_pb2.Saga:
         """Asks the saga to roll back; see `SagaClient.abort`."""

@@ -31,6 +31,10 @@ _BY_REASON: dict[str, tuple[type[errors.CoordinatorError], str]] = {
     "PAST_POINT_OF_NO_RETURN": (errors.PastPointOfNoReturnError, ""),
     "LEDGER_UNAVAILABLE": (errors.CoordinatorUnavailableError, ""),
     "STOPPING": (errors.CoordinatorUnavailableError, ""),
+    "TOO_MANY_WATCHERS": (
+        errors.CoordinatorError,
+        "Wait for ends with `SagaHandle.wait`, or watch fewer sagas at once.",
+    ),
     "NOT_YET": (errors.NotYetError, "Use a release of the coordinator that carries it out."),
     "COORDINATOR_FAULT": (errors.CoordinatorError, ""),
 }

@@ -62,6 +62,7 @@ class TellingCoordinator(SagaServiceServicer):
         self.refusals: deque[Refusal] = deque()
         self.registered: set[str] = set()
         self.waiting = asyncio.Event()
+        self.watching = 0
         self._moved = asyncio.Condition()
 
     def methods(self) -> list[str]:
@@ -119,6 +120,25 @@ class TellingCoordinator(SagaServiceServicer):
         except TimeoutError:
             pass
         return api.WaitSagaResponse(saga=self.sagas[request.saga_id])
+
+    async def WatchSaga(self, request: api.WatchSagaRequest, context: Any) -> AsyncGenerator[api.WatchSagaResponse]:
+        """Answers the saga, then each time it was moved, until it has committed."""
+        await self._note("WatchSaga", request, context)
+        if request.saga_id not in self.sagas:
+            await refuse(context, Refusal(grpc.StatusCode.NOT_FOUND, details=[error_info("SAGA_NOT_FOUND")]))
+        known = request.known_write_count
+        self.watching += 1
+        try:
+            while True:
+                async with self._moved:
+                    while (saga := self.sagas[request.saga_id]).write_count == known:
+                        await self._moved.wait()
+                known = saga.write_count
+                yield api.WatchSagaResponse(saga=saga)
+                if saga.state == saga_pb2.Saga.STATE_COMMITTED:
+                    return
+        finally:
+            self.watching -= 1
 
     async def AbortSaga(self, request: api.AbortSagaRequest, context: Context) -> api.AbortSagaResponse:
         """Marks the saga."""
