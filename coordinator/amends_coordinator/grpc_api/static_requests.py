@@ -80,7 +80,7 @@ def _check_tls(checks: Checks, connection: pb.StaticConnection) -> None:
     if tls.server_name and not SERVER_NAME.fullmatch(tls.server_name):
         checks.fault("connection.tls.server_name", f"{quote(tls.server_name)} is no name of a host")
     if connection.token_file and not connection.HasField("tls"):
-        checks.fault("connection.token_file", "needs TLS: a token is never sent in plain text; set connection.tls")
+        checks.fault("connection.token_file", "needs TLS: a token is never sent in plain text; set tls, too")
 
 
 def _check_headers(checks: Checks, headers: Mapping[str, str]) -> None:
