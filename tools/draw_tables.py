@@ -1,4 +1,4 @@
-"""Draws the tables of docs/api.md and docs/settings.md from the code that they speak of, or checks that they are fresh.
+"""Draws the tables and diagrams of docs/ from the code that they speak of, or checks that they are fresh.
 
 A page keeps its own words; between `<!-- drawn: NAME -->` and `<!-- end of NAME -->` stands what this file draws.
 """
@@ -22,6 +22,9 @@ from amends_coordinator.grpc_api.server import PUBLIC_SERVICES
 from amends_coordinator.settings import PREFIX, Settings
 
 CHECKOUT = Path(__file__).resolve().parent.parent
+COORDINATOR = CHECKOUT / "coordinator" / "amends_coordinator"
+PACKAGES = ("core", "definitions", "ports", "engine", "ledger", "calls", "telemetry", "grpc_api")
+GENERATED = "amends.v1"
 PROTOS = CHECKOUT / "proto" / "amends" / "v1"
 SERVICERS = {"SagaService": SagaService, "RegistryService": RegistryService, "OperatorService": OperatorService}
 
@@ -107,8 +110,65 @@ def table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return "".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |\n" for line in lines)
 
 
-DRAWN: Mapping[str, Callable[[], str]] = {"methods": methods, "reasons": reasons, "settings": settings}
-PAGES = (CHECKOUT / "docs" / "api.md", CHECKOUT / "docs" / "settings.md")
+def folders() -> str:
+    """What each package of the coordinator is for and what may be in it, as its own docstring says."""
+    rows: list[tuple[str, ...]] = []
+    for name in PACKAGES:
+        said = ast.get_docstring(ast.parse((COORDINATOR / name / "__init__.py").read_text("utf-8"))) or ""
+        job, _, rest = said.partition("\n\n")
+        rows.append((f"`{name}`", " ".join(job.split()), " ".join(rest.split())))
+    return table(("folder", "job", "what may be in it, and what not"), rows)
+
+
+def imports_diagram() -> str:
+    """Who imports whom, as a mermaid diagram; what follows from other arrows is left out."""
+    edges = sorted(reduced(imports()), key=lambda edge: (PACKAGES.index(edge[0]), edge[1]))
+    lines = [f"    {importer} --> {imported}" for importer, imported in edges]
+    return "\n".join(["```mermaid", "flowchart BT", *lines, "```"]) + "\n"
+
+
+def imports() -> set[tuple[str, str]]:
+    """Every package with every other one that a module of it imports, for type checkers or for good."""
+    return {
+        (package, imported)
+        for package in PACKAGES
+        for path in (COORDINATOR / package).rglob("*.py")
+        for imported in _imported(ast.parse(path.read_text("utf-8")))
+        if imported != package
+    }
+
+
+def reduced(edges: set[tuple[str, str]]) -> set[tuple[str, str]]:
+    """The edges that say something which the others together don't."""
+    return {(a, b) for a, b in edges if b not in _reached(a, edges - {(a, b)})}
+
+
+def _reached(start: str, edges: set[tuple[str, str]]) -> set[str]:
+    direct = {imported for importer, imported in edges if importer == start}
+    return direct.union(*(_reached(name, edges) for name in direct))
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        for name in names:
+            if name.startswith(f"{COORDINATOR.name}."):
+                yield name.split(".")[1]
+            elif name.startswith(f"{GENERATED}."):
+                yield GENERATED
+
+
+DRAWN: Mapping[str, Callable[[], str]] = {
+    "methods": methods,
+    "reasons": reasons,
+    "settings": settings,
+    "folders": folders,
+    "imports": imports_diagram,
+}
+PAGES = tuple(CHECKOUT / "docs" / name for name in ("api.md", "settings.md", "architecture.md"))
 
 
 def fresh(text: str) -> str:

@@ -1,4 +1,7 @@
-"""Adapters of the ledger port. `open_ledger` finds the one that a URL means."""
+"""The ledger port in memory, on SQLite and on PostgreSQL; `open_ledger` finds the one that a URL means.
+
+All SQL there is, and the threads that run it. It decides nothing about sagas but who wrote first.
+"""
 
 from __future__ import annotations
 
