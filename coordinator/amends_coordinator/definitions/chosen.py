@@ -45,7 +45,7 @@ def check_chosen(step: pb.Step, input_type: Descriptor | None, path: str, faults
     try:
         shape = field_shape(find_path(input_type, step.participant_input)[-1])
     except PathError as error:
-        faults.add(place, f"{error}; name a string of {input_type.full_name}")
+        faults.add(place, str(error))
         return
     if shape != STRING:
         faults.add(

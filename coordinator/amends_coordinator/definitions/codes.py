@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from amends.v1 import annotations_pb2
 from amends.v1 import saga_definition_pb2 as pb
+from amends_coordinator.definitions.errors import choices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,6 +23,20 @@ if TYPE_CHECKING:
     Codes: TypeAlias = RepeatedScalarFieldContainer[annotations_pb2.StatusCode.ValueType]
 
 ON_ACTIONS = ("added_rejected_codes", "removed_rejected_codes", "already_done_codes")
+
+
+OF_GRPC = {
+    1: "CANCELLED",
+    2: "UNKNOWN",
+    4: "DEADLINE_EXCEEDED",
+    7: "PERMISSION_DENIED",
+    8: "RESOURCE_EXHAUSTED",
+    12: "UNIMPLEMENTED",
+    13: "INTERNAL",
+    14: "UNAVAILABLE",
+    16: "UNAUTHENTICATED",
+}
+"""Status codes that gRPC's libraries answer without a participant's doing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +144,10 @@ def _check_known(codes: Iterable[int], path: str, faults: FaultList) -> None:
     known = annotations_pb2.StatusCode.values()
     for code in sorted(codes):
         if code == annotations_pb2.STATUS_CODE_UNSPECIFIED or code not in known:
-            faults.add(
-                path, f"{int(code)} is no code of a participant's own that this release knows; choose one of StatusCode"
-            )
+            known_names = choices("STATUS_CODE_", dict(annotations_pb2.StatusCode.items()))
+            made = OF_GRPC.get(int(code))
+            what = f"{made} can come from gRPC itself, so it proves nothing" if made else f"{int(code)} is no code"
+            faults.add(path, f"{what}; choose one of {known_names}")
 
 
 def _check_overlaps(sets: CodeSets, path: str, faults: FaultList) -> None:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+
+ALIKE = 0.75
+"""How much a name has to look like another to be taken for a slip (`difflib`'s ratio)."""
 
 LONGEST_QUOTE = 100
 """Characters of somebody else's text that a message repeats."""
 
 MOST_LISTED = 12
 """Names that a message lists."""
+
+MOST_COMPARED = 300
+"""Names that one that isn't there is compared with: a definition that is full of them must not cost much."""
 
 
 def quote(text: str) -> str:
@@ -30,6 +39,21 @@ def listing(names: Iterable[str]) -> str:
     known = list(names)
     more = f" and {len(known) - MOST_LISTED} more" if len(known) > MOST_LISTED else ""
     return (", ".join(known[:MOST_LISTED]) or "none") + more
+
+
+def nearest(name: str, known: Iterable[str]) -> list[str]:
+    """The known name that looks most like one that isn't there; empty if none does."""
+    return difflib.get_close_matches(clip(name), list(islice(known, MOST_COMPARED)), n=1, cutoff=ALIKE)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The same as a question behind the name; empty if none does."""
+    return "".join(f": did you mean {near!r}?" for near in nearest(name, known))
+
+
+def choices(prefix: str, numbers: Mapping[str, int]) -> str:
+    """The values of an enum as a message lists them, without the prefix of their names."""
+    return listing(name.removeprefix(prefix) for name, number in numbers.items() if number)
 
 
 class DefinitionError(Exception):
@@ -71,7 +95,7 @@ class InvalidDefinitionError(DefinitionError):
 
 
 class FaultList:
-    """Collects the faults of one definition in the order in which they are found, each only once."""
+    """Collects the faults of one definition, each only once."""
 
     def __init__(self) -> None:
         self._faults: dict[Fault, None] = {}
@@ -88,10 +112,20 @@ class FaultList:
         return any(fault.path in paths for fault in self._faults)
 
     def raise_if_any(self) -> None:
-        """End the checks.
+        """End the checks. Faults are told in the order of the definition, those of one step as they were found.
 
         Raises:
             InvalidDefinitionError: something was noted.
         """
         if self._faults:
-            raise InvalidDefinitionError(tuple(self._faults))
+            raise InvalidDefinitionError(tuple(sorted(self._faults, key=_place)))
+
+
+PARTS = ("", "name", "input_type", "output_type", "timeout", "compensation_failure_policy", "steps", "on_compensated")
+PLACE = re.compile(r"(?P<part>[a-z_]*)(?:\[(?P<index>[0-9]+)\])?")
+
+
+def _place(fault: Fault) -> tuple[int, int]:
+    found = PLACE.match(fault.path)
+    part, index = (found["part"], int(found["index"] or 0)) if found else ("", 0)
+    return (PARTS.index(part) if part in PARTS else len(PARTS), index)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.descriptor import FieldDescriptor
 
-from amends_coordinator.definitions.errors import DefinitionError, listing, quote
+from amends_coordinator.definitions.errors import DefinitionError, did_you_mean, listing, quote
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
@@ -42,7 +42,7 @@ WIDENINGS = frozenset({("int32", "int64"), ("uint32", "uint64"), ("uint32", "int
 
 
 class PathError(DefinitionError):
-    """A path doesn't lead to a field. The message says where it ends."""
+    """A path doesn't lead to a field. The message says where it ends, and what to write instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,9 @@ def mismatch(source: Shape, target: Shape) -> str | None:
     """Why the source's value doesn't fit the target; None: it does."""
     if source.form == target.form and _fits(source.name, target.name) and _fits(source.key, target.key):
         return None
-    return f"a value of type {source} does not fit a field of type {target}"
+    narrows = source.form == target.form and not source.key and (target.name, source.name) in WIDENINGS
+    why = ", because not all of its values would fit" if narrows else ""
+    return f"a value of type {source} does not fit a field of type {target}{why}"
 
 
 def is_repeated(field: FieldDescriptor) -> bool:
@@ -102,18 +104,20 @@ def find_path(message: Descriptor, path: str) -> tuple[FieldDescriptor, ...]:
         PathError: a name is no field, or a field in the middle is not a single message.
     """
     if path.count(".") >= LONGEST_PATH:
-        raise PathError(f"{quote(path)} has more than {LONGEST_PATH} names")
+        raise PathError(f"{quote(path)} has more than {LONGEST_PATH} names, and no message is so deep; shorten it")
     found: list[FieldDescriptor] = []
     scope: Descriptor | None = message
     for name in path.split(".") if path else ():
         if scope is None or (found and is_repeated(found[-1])):
             raise PathError(
-                f"{quote(path)}: {found[-1].full_name} is not a single message, so {quote(name)} can't be in it"
+                f"{quote(path)}: {found[-1].full_name} is of type {field_shape(found[-1])}, which has no field"
+                f" {quote(name)}; end the path before it"
             )
         field = scope.fields_by_name.get(name)
         if field is None:
-            known = listing(each.name for each in scope.fields)
-            raise PathError(f"{quote(path)}: {scope.full_name} has no field {quote(name)}; it has: {known}")
+            known = [each.name for each in scope.fields]
+            instead = did_you_mean(name, known) or f"; name one of those it has: {listing(known)}"
+            raise PathError(f"{quote(path)}: {scope.full_name} has no field {quote(name)}{instead}")
         found.append(field)
         scope = field.message_type
     return tuple(found)

@@ -147,7 +147,8 @@ def _why_weaker(step: pb.Step, guarantee: Guarantee) -> str:
     weak = [
         f"its {name} {call.method.rpartition('/')[2]}" for name, call in others.items() if _promised(call) == guarantee
     ]
-    why = f"{' and '.join(weak)} promises no more" if weak else "its calls are methods of two services"
+    verb = "promise" if len(weak) > 1 else "promises"
+    why = f"{' and '.join(weak)} {verb} no more" if weak else "its calls are methods of two services"
     return f" ({promised} for the action alone: {why})"
 
 

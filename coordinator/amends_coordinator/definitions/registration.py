@@ -18,9 +18,10 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from amends.v1 import saga_definition_pb2 as pb
 from amends_coordinator.definitions.by_name import resolve_by_name
 from amends_coordinator.definitions.chosen import check_chosen
-from amends_coordinator.definitions.descriptors import file_digest, is_of_a_library, is_readable, readable_files
+from amends_coordinator.definitions.descriptors import file_digest, is_of_a_library, readable_files
 from amends_coordinator.definitions.errors import DescriptorError, Fault, FaultList, InvalidDefinitionError, quote
 from amends_coordinator.definitions.schema import Schema
+from amends_coordinator.definitions.sent import check_files, check_unknown_fields
 from amends_coordinator.definitions.spans import DAY_US, PATIENT, QUICK, SAGA_TIMEOUT_US, Span, fill_retry
 from amends_coordinator.definitions.step_calls import CallResolver
 from amends_coordinator.definitions.step_options import fill_options
@@ -66,8 +67,8 @@ def resolve(definition: pb.SagaDefinition, *, announced: Sequence[FileDescriptor
     resolved.ClearField("create_time")
     faults = FaultList()
     schema = Schema(*(readable_files(files) for files in (resolved.descriptors, *announced)))
-    _check_files(resolved.descriptors, faults)
-    _check_unknown_fields(resolved, faults)
+    check_files(resolved.descriptors, faults)
+    check_unknown_fields(resolved, "", faults)
     _Resolution(resolved, schema, faults).run()
     faults.raise_if_any()
     resolved.descriptors.CopyFrom(schema.used_files())
@@ -86,31 +87,6 @@ def version_of(resolved: pb.SagaDefinition) -> str:
         if not is_of_a_library(file.name):
             digest.update(file_digest(file).encode())
     return digest.hexdigest()[:16]
-
-
-def _check_files(files: FileDescriptorSet, faults: FaultList) -> None:
-    """One name, one content: protobuf would take the first and never look at the second."""
-    digests: dict[str, str] = {}
-    for index, file in enumerate(files.file):
-        if not is_readable(file):
-            faults.add(f"descriptors.file[{index}]", "it has text that is not UTF-8; send files as protoc makes them")
-            continue
-        digest = file_digest(file)
-        if digests.setdefault(file.name, digest) != digest:
-            faults.add(
-                f"descriptors.file[{index}]", f"{quote(file.name)} is there twice with different content; send it once"
-            )
-
-
-def _check_unknown_fields(definition: pb.SagaDefinition, faults: FaultList) -> None:
-    """A field that this release doesn't know would be dropped unseen, so it is refused (descriptors may have some)."""
-    content = pb.SagaDefinition()
-    content.CopyFrom(definition)
-    content.ClearField("descriptors")
-    sent = content.ByteSize()
-    content.DiscardUnknownFields()
-    if content.ByteSize() != sent:
-        faults.add("", "it has fields that this release doesn't know; leave them out, or use a newer coordinator")
 
 
 class _Resolution:
@@ -147,13 +123,18 @@ class _Resolution:
     def _check_header(self) -> None:
         definition, faults = self._definition, self._faults
         if not DEFINITION_NAME.fullmatch(definition.name):
-            faults.add("name", f"{quote(definition.name)} is no name; write [a-z][a-z0-9_-]{{0,63}}")
+            faults.add(
+                "name",
+                f"{quote(definition.name)} is no name of a definition; write at most 64 small letters, digits, _ and -,"
+                " beginning with a letter",
+            )
         self._input = self._message(definition.input_type, "input_type")
         if definition.compensation_failure_policy == pb.COMPENSATION_FAILURE_POLICY_UNSPECIFIED:
             definition.compensation_failure_policy = pb.COMPENSATION_FAILURE_POLICY_CONTINUE
         elif definition.compensation_failure_policy not in pb.CompensationFailurePolicy.values():
             number = int(definition.compensation_failure_policy)
-            faults.add("compensation_failure_policy", f"{number} is no policy that this release knows; choose one")
+            reason = f"{number} is no policy that this release knows; choose CONTINUE or HALT, or leave it out"
+            faults.add("compensation_failure_policy", reason)
         span = Span(path="timeout", default_us=SAGA_TIMEOUT_US, longest_us=30 * DAY_US)
         span.fill(definition.timeout, faults, given=definition.HasField("timeout"))
 
@@ -170,23 +151,24 @@ class _Resolution:
         # What the saga did before it was rolled back may be told; what of it never happened stays empty.
         steps = frozenset(step.name for step in self._definition.steps)
         for index, step in enumerate(self._definition.on_compensated):
-            scope = self._scope(steps | order.on_compensated.names_before(index), knows_failure=True)
+            readable = steps | order.on_compensated.names_before(index)
+            scope = self._scope(readable, own=step.name, knows_failure=True)
             self._check(step.action, scope, f"on_compensated[{index}].action.request")
             tidy(step.action)
 
     def _resolve_step(self, step: pb.Step, before: frozenset[str], path: str) -> None:
         own = self._types[step.name]
-        self._check(step.action, self._scope(before), f"{path}.action.request")
+        self._check(step.action, self._scope(before, own=step.name), f"{path}.action.request")
         tidy(step.action)
         asked_for = ("step_request", step.name, own.request)
         answered = ("step_response", step.name, own.response)
         behind = before | {step.name}
         if step.HasField("compensation"):
-            scope = self._scope(behind, knows_failure=True)
+            scope = self._scope(behind, own=step.name, knows_failure=True)
             self._resolve(step.compensation, scope, (answered, asked_for), f"{path}.compensation")
         if step.HasField("lookup"):
             # A lookup is asked while there is no response, so only the request can tell it what to look for.
-            self._resolve(step.lookup, self._scope(behind), (asked_for,), f"{path}.lookup")
+            self._resolve(step.lookup, self._scope(behind, own=step.name), (asked_for,), f"{path}.lookup")
 
     def _resolve(
         self,
@@ -211,9 +193,16 @@ class _Resolution:
         if target is not None:
             check_template(call.request, target, scope, path, self._faults)
 
-    def _scope(self, readable: frozenset[str], *, is_call: bool = True, knows_failure: bool = False) -> Scope:
+    def _scope(self, readable: frozenset[str], *, own: str = "", knows_failure: bool = False) -> Scope:
+        """What the request of a call of the step `own`, or (without one) the output, may read."""
         return Scope(
-            input=self._input, steps=self._types, readable=readable, is_call=is_call, knows_failure=knows_failure
+            input=self._input,
+            steps=self._types,
+            readable=readable,
+            afterwards=frozenset(step.name for step in self._definition.on_compensated),
+            own=own,
+            is_call=bool(own),
+            knows_failure=knows_failure,
         )
 
     def _check_output(self) -> None:
@@ -226,7 +215,7 @@ class _Resolution:
         if not definition.HasField("output"):
             self._faults.add("output", f"nothing says how the {definition.output_type} is built; bind its fields")
         elif target is not None:
-            scope = self._scope(frozenset(step.name for step in definition.steps), is_call=False)
+            scope = self._scope(frozenset(step.name for step in definition.steps))
             check_template(definition.output, target, scope, "output", self._faults)
             sort_bindings(definition.output)
 

@@ -19,7 +19,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 
 from amends.v1 import annotations_pb2
 from amends_coordinator.definitions.descriptors import add_file, canonical_file, closure, symbols_of
-from amends_coordinator.definitions.errors import DescriptorError, listing, quote
+from amends_coordinator.definitions.errors import DescriptorError, did_you_mean, listing, nearest, quote
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, MethodDescriptor
@@ -74,7 +74,7 @@ class Schema:
         try:
             return self._pool.FindMessageTypeByName(full_name)
         except KeyError as error:
-            raise DescriptorError(f"{quote(full_name)} is not a message type; name one") from error
+            raise DescriptorError(f"{quote(full_name)} is no message type; give the full name of one") from error
 
     def method(self, full_name: str) -> MethodDescriptor:
         """The method "package.Service/Method".
@@ -84,22 +84,41 @@ class Schema:
         """
         service_name, slash, name = full_name.partition("/")
         if not (service_name and slash and name) or "/" in name:
-            raise DescriptorError(f'{quote(full_name)} is not a method; write it as "package.Service/Method"')
+            raise DescriptorError(f"{quote(full_name)} is no method; write it as {self._as_method(full_name)}")
         self._load(service_name, what="service")
         try:
             service = self._pool.FindServiceByName(service_name)
         except KeyError as error:
-            raise DescriptorError(f"{quote(service_name)} is not a service; name one") from error
+            raise DescriptorError(f"{quote(service_name)} is no service; give the full name of one") from error
         method = service.methods_by_name.get(name)
         if method is None:
-            known = listing(sorted(service.methods_by_name))
-            raise DescriptorError(f"service {service_name} has no method {quote(name)}; it has: {known}")
+            known = sorted(service.methods_by_name)
+            instead = did_you_mean(name, known) or f"; name one of those it has: {listing(known)}"
+            raise DescriptorError(f"service {service_name} has no method {quote(name)}{instead}")
         return method
 
     def used_files(self) -> FileDescriptorSet:
         """The files that were needed so far, canonical, each after its imports."""
         ordered = closure(self._loaded, self._files)
         return FileDescriptorSet(file=(canonical_file(self._files[name]) for name in ordered))
+
+    def _as_method(self, written: str) -> str:
+        """How to write a method that is written as gRPC or Python write it, if there is one."""
+        service, _, name = written.strip("/").replace("/", ".").rpartition(".")
+        return f'"{service}/{name}"' if service in self._file_of else '"package.Service/Method"'
+
+    def _instead(self, full_name: str) -> str:
+        """What to write instead of a name that is nowhere."""
+        bare = full_name.rpartition("/")[2].lstrip(".")
+        if bare in self._file_of:
+            return f"; write it as {bare!r}"
+        scope, _, name = full_name.rpartition(".")
+        # The package alone would make all names in it look alike.
+        short = {each.rpartition(".")[2]: each for each in self._file_of if each.rpartition(".")[0] == scope}
+        elsewhere = [each for each in self._file_of if each.rpartition(".")[2] == name]
+        found = elsewhere[:1] or [short[near] for near in nearest(name, short)]
+        likely = f": did you mean {found[0]!r}? Else" if found else "; correct the name, or"
+        return f"{likely} send the file that defines it"
 
     def _index(self, file: FileDescriptorProto) -> None:
         if file.name in self._files:
@@ -111,10 +130,8 @@ class Schema:
     def _load(self, full_name: str, *, what: str) -> None:
         file_name = self._file_of.get(full_name)
         if file_name is None:
-            raise DescriptorError(
-                f"no {what} {quote(full_name)} in the descriptors or at any participant;"
-                " correct the name, or send the file that defines it"
-            )
+            nowhere = f"no {what} {quote(full_name)} in the descriptors or at any participant"
+            raise DescriptorError(f"{nowhere}{self._instead(full_name)}")
         if file_name in self._loaded:
             return
         for name in closure((file_name,), self._files):

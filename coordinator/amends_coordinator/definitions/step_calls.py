@@ -121,7 +121,7 @@ class CallResolver:
     def _check_guarantee(self, guarantee: annotations_pb2.Guarantee.ValueType, path: str) -> None:
         if guarantee not in annotations_pb2.Guarantee.values():
             number = int(guarantee)
-            self._faults.add(path, f"{number} is no guarantee that this release knows; choose one of Guarantee")
+            self._faults.add(path, f"{number} is no guarantee that this release knows; choose NONE, KEY or BARRIER")
 
     def _method(self, full_name: str, path: str, origin: str) -> MethodDescriptor | None:
         """A unary method; None if there is none, which is reported."""

@@ -35,7 +35,7 @@ def fill_options(step: pb.Step, path: str, faults: FaultList) -> None:
 
 def _fill_on_unknown(step: pb.Step, path: str, faults: FaultList) -> None:
     if step.on_unknown not in pb.OnUnknown.values():
-        faults.add(path, f"{int(step.on_unknown)} is nothing that this release knows; choose one of OnUnknown")
+        faults.add(path, f"{int(step.on_unknown)} is nothing that this release knows; choose COMPENSATE or PARK")
     elif step.on_unknown and step.kind in WHY_NEVER_IN_DOUBT:
         faults.add(path, f"only a compensatable step has it: {WHY_NEVER_IN_DOUBT[step.kind]}; leave it out")
     elif step.kind == pb.STEP_KIND_COMPENSATABLE:

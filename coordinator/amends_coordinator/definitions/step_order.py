@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from amends.v1 import saga_definition_pb2 as pb
-from amends_coordinator.definitions.errors import quote
+from amends_coordinator.definitions.errors import choices, did_you_mean, quote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,18 +80,27 @@ def fill_order(definition: pb.SagaDefinition, faults: FaultList) -> StepOrder:
 def _check_names(step: pb.Step, path: str, first_use: dict[str, str], faults: FaultList) -> None:
     first = first_use.setdefault(step.name, path)
     if not STEP_NAME.fullmatch(step.name):
-        faults.add(f"{path}.name", f"{quote(step.name)} is no step name; write [a-z][a-z0-9_]{{0,63}}")
+        faults.add(
+            f"{path}.name",
+            f"{quote(step.name)} is no name of a step; write at most 64 small letters, digits and _, beginning with a"
+            " letter",
+        )
     elif first != path:
         faults.add(f"{path}.name", f"{first} is called {step.name} too; names are unique, choose another")
     if step.participant and not PARTICIPANT_NAME.fullmatch(step.participant):
-        faults.add(f"{path}.participant", f"{quote(step.participant)} is no name; write [a-z][a-z0-9_-]{{0,63}}")
+        faults.add(
+            f"{path}.participant",
+            f"{quote(step.participant)} is no name of a participant; write at most 64 small letters, digits, _ and -,"
+            " beginning with a letter",
+        )
 
 
 def _fill_kind(step: pb.Step, path: str, faults: FaultList) -> None:
     if step.kind == pb.STEP_KIND_UNSPECIFIED:
         step.kind = pb.STEP_KIND_COMPENSATABLE
     elif step.kind not in pb.StepKind.values():
-        faults.add(path, f"{int(step.kind)} is no kind that this release knows; choose one of StepKind")
+        known = choices("STEP_KIND_", dict(pb.StepKind.items()))
+        faults.add(path, f"{int(step.kind)} is no kind that this release knows; choose one of {known}")
 
 
 def _fill_kind_of_follower(step: pb.Step, path: str, faults: FaultList) -> None:
@@ -136,14 +145,18 @@ def _direct(
         if where is not None and where < index:
             direct.add(where)
         elif where is not None:
-            what = "the step itself" if where == index else "a later step"
-            reason = f"{name} is {what}, so neither could ever begin"
-            faults.add(f"{path}.after[{position}]", f"{reason}; name an earlier step")
+            reason = (
+                f"{name} is the step itself, which could never begin; leave it out"
+                if where == index
+                else f"{name} is a later step; name an earlier one, or move this step behind it"
+            )
+            faults.add(f"{path}.after[{position}]", reason)
         elif name in first_use:
             reason = f"{name} is {first_use[name]}, and only steps of one list wait for each other"
             faults.add(f"{path}.after[{position}]", f"{reason}; name an earlier step of this list")
         else:
-            faults.add(f"{path}.after[{position}]", f"there is no step {quote(name)}; name an earlier step")
+            instead = did_you_mean(name, list(places)[:index]) or "; name an earlier step"
+            faults.add(f"{path}.after[{position}]", f"there is no step {quote(name)}{instead}")
     return direct
 
 

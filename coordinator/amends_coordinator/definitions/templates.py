@@ -10,7 +10,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from amends.v1 import saga_definition_pb2 as pb
 from amends_coordinator.definitions.builders import source_of
-from amends_coordinator.definitions.errors import quote
+from amends_coordinator.definitions.errors import choices, did_you_mean, quote
 from amends_coordinator.definitions.fields import (
     STRING,
     PathError,
@@ -43,12 +43,16 @@ class StepTypes:
 class Scope:
     """What a template may read: the input, and of all `steps` the `readable` ones.
 
-    `is_call`: it has a key. `knows_failure`: it is built while the saga rolls back, or afterwards.
+    `afterwards`: those that begin only once the saga is compensated.
+    `own`: the step whose call is built; empty for the output. `is_call`: it has a key. `knows_failure`: it is built
+    while the saga rolls back, or afterwards.
     """
 
     input: Descriptor | None
     steps: Mapping[str, StepTypes]
     readable: frozenset[str]
+    afterwards: frozenset[str]
+    own: str
     is_call: bool
     knows_failure: bool
 
@@ -132,7 +136,7 @@ def check_template(
         misfit = mismatch(shape, field_shape(fields[-1])) if shape else None
         if misfit:
             where = f"{place}.{binding.WhichOneof('source')}"
-            faults.add(where, f"{misfit} ({quote(binding.target)}); bind a field of the target's type")
+            faults.add(where, f"{quote(binding.target)}: {misfit}; bind a field of the target's type")
 
 
 def tidy(call: pb.Call) -> None:
@@ -174,7 +178,7 @@ def _target_fields(
     try:
         return find_path(target, binding.target)
     except PathError as error:
-        faults.add(path, f"{error}; name a field of {target.full_name}")
+        faults.add(path, str(error))
         return ()
 
 
@@ -185,13 +189,20 @@ def _source(binding: pb.Binding, scope: Scope, path: str, faults: FaultList) -> 
         return _copied(SourceField(*copied, oneof=""), scope, path, faults)
     kind = binding.WhichOneof("source")
     if kind is None:
-        faults.add(path, "it has no source; give it one, or `default_value`")
+        faults.add(
+            path,
+            "it has no source; give it one (input, step_request, step_response, saga, failure), or `default_value` to"
+            " leave the field empty",
+        )
     if kind == "failure":
         return _failure(binding, scope, f"{path}.failure", faults), None
     if kind != "saga":
         return None, None
     if binding.saga == pb.SAGA_FIELD_UNSPECIFIED or binding.saga not in pb.SagaField.values():
-        faults.add(f"{path}.saga", f"{int(binding.saga)} is nothing that this release knows; choose one of SagaField")
+        known = choices("SAGA_FIELD_", dict(pb.SagaField.items()))
+        faults.add(
+            f"{path}.saga", f"{int(binding.saga)} is no SagaField that this release knows; choose one of {known}"
+        )
         return None, None
     if not scope.is_call and binding.saga != pb.SAGA_FIELD_SAGA_ID:
         faults.add(f"{path}.saga", "the output has no idempotency key; only SAGA_FIELD_SAGA_ID can stand here")
@@ -202,7 +213,8 @@ def _source(binding: pb.Binding, scope: Scope, path: str, faults: FaultList) -> 
 def _failure(binding: pb.Binding, scope: Scope, path: str, faults: FaultList) -> Shape | None:
     if binding.failure == pb.FAILURE_FIELD_UNSPECIFIED or binding.failure not in pb.FailureField.values():
         number = int(binding.failure)
-        faults.add(path, f"{number} is nothing that this release knows; choose one of FailureField")
+        known = choices("FAILURE_FIELD_", dict(pb.FailureField.items()))
+        faults.add(path, f"{number} is no FailureField that this release knows; choose one of {known}")
         return None
     if not scope.knows_failure:
         faults.add(
@@ -227,7 +239,7 @@ def _copied(source: SourceField, scope: Scope, path: str, faults: FaultList) -> 
     try:
         fields = find_path(message, source.path)
     except PathError as error:
-        faults.add(place, f"{error}; name a field of {message.full_name}")
+        faults.add(place, str(error))
         return None, None
     if not fields:
         return message_shape(message), source
@@ -238,13 +250,20 @@ def _copied(source: SourceField, scope: Scope, path: str, faults: FaultList) -> 
 def _step_message(source: SourceField, scope: Scope, path: str, faults: FaultList) -> Descriptor | None:
     types = scope.steps.get(source.step)
     if types is None:
-        faults.add(path, f"there is no step {quote(source.step)}; name an earlier step")
+        instead = did_you_mean(source.step, scope.steps) or "; name an earlier step"
+        faults.add(path, f"there is no step {quote(source.step)}{instead}")
+        return None
+    if source.step == scope.own and source.step not in scope.readable:
+        faults.add(path, f"{source.step} is the step itself, and its request is only being built; name an earlier step")
+        return None
+    if source.step in scope.afterwards and scope.own not in scope.afterwards:
+        faults.add(path, f"{source.step} begins only once the saga is compensated; name one of `steps`")
         return None
     if source.step not in scope.readable:
         faults.add(
             path,
-            f"{source.step} need not have run when this is built; name a step that is waited for, directly or through"
-            " others (`after`)",
+            f"{source.step} need not have run when this is built; wait for it (`after`), or name a step that is waited"
+            " for, directly or through others",
         )
         return None
     return types.request if source.kind == "step_request" else types.response

@@ -127,10 +127,10 @@ trip.step("astray", method(Lodging.Astray, AstrayRequest, PayResponse)())
     head, *faults = done.stdout.splitlines()
     assert head == "trip: 2 faults  (bad.py:trip)"
     assert [line.partition(": ")[0] for line in faults if line] == [
-        "  steps[1].compensation.method (step astray)",
         "  steps[0].compensation.request (step book)",
+        "  steps[1].compensation.method (step astray)",
     ]
-    assert "(named by the annotation of definitions_test.v1.LodgingService/Astray)" in faults[0]
+    assert "(named by the annotation of definitions_test.v1.LodgingService/Astray)" in faults[1]
 
 
 @pytest.mark.parametrize(
