@@ -74,8 +74,8 @@ class UnaryParticipants:
         instances = self._instances(service, request.participant)
         if not instances:
             return _not_sent(
-                f"participant {request.participant} doesn't serve {service} just now; start it, or look at"
-                " ListParticipants"
+                f"participant {request.participant} doesn't serve {service} just now; start it"
+                " (`amends participant list` shows who is there)"
             )
         latest_time = request.deadline_time
         slot = None if self._capacity.is_waited_for(instances[0].participant) else self._free(instances)
@@ -110,7 +110,9 @@ class UnaryParticipants:
                 f"{len(names)} participants serve {service}: {listing(names)}; name one in the step (`participant`, or"
                 " `participant_input`)"
             )
-        return _not_sent(f"no participant announces {service} just now; start one, or look at ListParticipants")
+        return _not_sent(
+            f"no participant announces {service} just now; start one (`amends participant list` shows who is there)"
+        )
 
     def _instances(self, service: str, participant: str) -> Sequence[InstanceRow]:
         """Who serves the service; each call begins with the next instance, so that they share the work."""

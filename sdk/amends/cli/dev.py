@@ -18,6 +18,8 @@ from amends.cli.onlooker import Onlooker
 KEPT = Path(".amends-dev.db")
 PARTICIPANT_LEASE_S = 6.0
 """Short, so that a participant that was killed is missed while the one who killed it still looks."""
+STOP_GRACE_S = 2.0
+"""Short, so that Ctrl-C does not wait for a handler that hangs: its saga is what one looked at."""
 
 
 def dev(
@@ -48,6 +50,7 @@ def dev(
                 port=port,
                 ledger_url=url,
                 participant_lease_s=PARTICIPANT_LEASE_S,
+                stop_grace_s=STOP_GRACE_S,
                 log_level="warning",
                 log_format="console",
             )
