@@ -1,4 +1,4 @@
-"""Serves one service of the shop over real gRPC in the test's own process, and calls it the way a coordinator does."""
+"""Serves one reference service over real gRPC in the test's own process, and calls it the way a coordinator does."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ from pathlib import Path
 import grpc
 
 from amends import ParticipantServer
-from shop.calls import KeyedCalls
-from shop.database import open_database
-from shop.holds import ReplyHold
-from shop.inventory.tables import FIRST_STOCK, fill_shelves
-from shop.process import SERVICES, database_path
+from keyed.calls import KeyedCalls
+from keyed.database import open_database
+from keyed.holds import ReplyHold
+from keyed.serving import Service, database_path
+from shop.process import SERVICES
 
 # Nothing listens there; a participant serves all the same while it looks for its coordinator.
 NO_COORDINATOR = "127.0.0.1:1"
 
 
 @asynccontextmanager
-async def serving(name: str, data: Path, *, holds: Sequence[ReplyHold] = ()) -> AsyncGenerator[grpc.aio.Channel]:
-    """A channel to the service, which keeps its database in `data`."""
-    service = SERVICES[name]
+async def serving(
+    name: str, data: Path, *, holds: Sequence[ReplyHold] = (), service: Service | None = None
+) -> AsyncGenerator[grpc.aio.Channel]:
+    """A channel to the service of the shop of this name, or to another one; it keeps its database in `data`."""
+    service = service or SERVICES[name]
     engine = open_database(database_path(data, name), service.tables)
     try:
-        if name == "inventory":
-            fill_shelves(engine, FIRST_STOCK)
+        service.prepare(engine)
         server = ParticipantServer(name, coordinator=NO_COORDINATOR, port=0)
         server.add(service.servicer(KeyedCalls(engine, service.tables, holds=holds)))
         async with server, grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:

@@ -9,8 +9,8 @@ from pathlib import Path
 import grpc
 import pytest
 
+from keyed.holds import ReplyHold
 from shop.demo.books import ServiceCall, query, read_calls
-from shop.holds import ReplyHold
 from shop.inventory.v1.inventory_pb2 import ReleaseRequest, ReserveRequest
 from shop.inventory.v1.inventory_pb2_grpc import InventoryServiceStub
 from shop.money.v1.money_pb2 import Money

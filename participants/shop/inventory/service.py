@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import insert, select, update
 
 from amends import Rejected, current_step
-from shop.calls import Answer, KeyedCalls
-from shop.database import new_id
+from keyed.calls import Answer, KeyedCalls
+from keyed.database import new_id
 from shop.inventory.tables import HELD, RELEASED, reservation, stock
 from shop.inventory.v1.inventory_pb2 import ReleaseRequest, ReleaseResponse, ReserveRequest, ReserveResponse
 from shop.inventory.v1.inventory_pb2_grpc import InventoryServiceServicer

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import CheckConstraint, Column, Engine, ForeignKey, Integer, MetaData, String, Table
 from sqlalchemy.dialects.sqlite import insert
 
-from shop.calls import declare_call_tables
+from keyed.calls import declare_call_tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

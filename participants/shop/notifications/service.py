@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import insert
 
 from amends import current_step
-from shop.calls import Answer, KeyedCalls
-from shop.database import new_id
+from keyed.calls import Answer, KeyedCalls
+from keyed.database import new_id
 from shop.notifications.tables import message
 from shop.notifications.v1.notifications_pb2 import SendRequest, SendResponse
 from shop.notifications.v1.notifications_pb2_grpc import NotificationsServiceServicer

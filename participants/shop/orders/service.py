@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import insert, update
 
 from amends import Rejected, current_step
-from shop.calls import Answer, KeyedCalls
-from shop.database import new_id
+from keyed.calls import Answer, KeyedCalls
+from keyed.database import new_id
 from shop.orders.tables import CANCELLED, PLACED, customer_order
 from shop.orders.v1.orders_pb2 import (
     CancelOrderRequest,

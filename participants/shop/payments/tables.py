@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, ForeignKey, MetaData, String, Table
 
-from shop.calls import declare_call_tables
+from keyed.calls import declare_call_tables
 
 TABLES = declare_call_tables(MetaData())
 

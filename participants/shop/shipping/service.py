@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import insert
 
 from amends import Rejected, current_step
-from shop.calls import Answer, KeyedCalls
-from shop.database import new_id
+from keyed.calls import Answer, KeyedCalls
+from keyed.database import new_id
 from shop.shipping.tables import shipment
 from shop.shipping.v1.shipping_pb2 import ShipRequest, ShipResponse
 from shop.shipping.v1.shipping_pb2_grpc import ShippingServiceServicer

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NewType
 
 from sqlalchemy import Boolean, Column, Engine, Integer, MetaData, String, Table, insert, update
 
-from shop.database import utc_now
+from keyed.database import utc_now
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Update

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Column, LargeBinary, MetaData, String, Table, insert, select
 
-from shop.database import utc_now
+from keyed.database import utc_now
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message

@@ -25,9 +25,9 @@ import grpc
 from google.protobuf.message import Message
 
 from amends import Rejected, current_step
-from shop.holds import ReplyHold, hold_reply
-from shop.journal import CallOutcome, EntryId, Journal, call_journal_table
-from shop.memory import CallIdentity, KeyReusedError, Memory, answered_call_table, request_hash
+from keyed.holds import ReplyHold, hold_reply
+from keyed.journal import CallOutcome, EntryId, Journal, call_journal_table
+from keyed.memory import CallIdentity, KeyReusedError, Memory, answered_call_table, request_hash
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
