@@ -57,12 +57,14 @@ class ServedSagas:
             if announced.participant.name == participant
             for service in announced.participant.services
         }
-        served = (
+        served = {
             key
             for key, needs in self._needs.items()
             if participant in needs.participants or not services.isdisjoint(needs.services)
-        )
-        return ServedBy(participant=participant, definitions=frozenset(served))
+        }
+        names = {name for name, _ in served} - {name for name, _ in self._needs.keys() - served}
+        versions = frozenset((name, version) for name, version in served if name not in names)
+        return ServedBy(participant=participant, names=frozenset(names), versions=versions)
 
     async def _learn(self) -> None:
         """Read the definitions that were registered since: the newest ones, up to those that are known."""

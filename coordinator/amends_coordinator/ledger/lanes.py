@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Boolean, ColumnElement, and_, exists, false, literal_column, or_, select, true
+from sqlalchemy import ColumnElement, and_, literal_column, or_, select, true
 
 from amends_coordinator.core.states import SagaState
 from amends_coordinator.ledger import schema
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     Condition = Callable[[Columns], ColumnElement[bool]]
 
 MOST_DEFINITIONS = 32
-"""A participant that serves more versions is found by the names of its definitions, and one that serves more names by
-the states of all sagas."""
+"""A participant that serves more definitions is looked for along all sagas."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,20 +195,18 @@ def _served(states: Sequence[SagaState], served: ServedBy) -> Way:
         where=(schema.saga_participant.c.participant == served.participant,),
         covers=frozenset({"participant"}),
     )
-    names = {name for name, _ in served.definitions}
-    if len(served.definitions) <= MOST_DEFINITIONS:
-        kinds = [_of_definition(name, version) for name, version in sorted(served.definitions)]
-    elif len(names) <= MOST_DEFINITIONS:
-        kinds = [_of_definition(name, "") for name in sorted(names)]
-    else:
-        kinds = [_in_state]
+    kinds = [_of_definition(name, "") for name in sorted(served.names)]
+    kinds += [_of_definition(name, version) for name, version in sorted(served.versions)]
+    if len(kinds) > MOST_DEFINITIONS:
+        return Way((chosen, *(_in_state(state) for state in states)))
     settled = [lane(state) for state in states if state.ended for lane in kinds]
-    return Way((chosen, *settled, *(_in_state(state) for state in states if not state.ended)))
+    covering = [replace(lane, covers=lane.covers | {"participant"}) for lane in settled]
+    return Way((chosen, *covering, *(_in_state(state) for state in states if not state.ended)))
 
 
 def _literally(condition: str) -> ColumnElement[bool]:
     """The condition of an index, as it has to be repeated for the index to be used."""
-    return literal_column(condition, Boolean())
+    return literal_column(condition)
 
 
 def _is(state: SagaState) -> ColumnElement[bool]:
@@ -223,20 +220,26 @@ def _is_unfinished(row: Columns) -> ColumnElement[bool]:
 
 def _is_served(row: Columns, served: ServedBy) -> ColumnElement[bool]:
     by_name: dict[str, list[str]] = {}
-    for name, version in sorted(served.definitions):
+    for name, version in sorted(served.versions):
         by_name.setdefault(name, []).append(version)
+    named = [and_(row.definition_name == name, row.definition_version.in_(found)) for name, found in by_name.items()]
     chosen = schema.saga_participant.c
-    row_there = exists(select(true()).where(chosen.saga_id == row.id, chosen.participant == served.participant))
-    named = (and_(row.definition_name == name, row.definition_version.in_(found)) for name, found in by_name.items())
-    return or_(false(), *named, row_there)
+    is_chosen = _there_is(chosen.saga_id == row.id, chosen.participant == served.participant)
+    return or_(row.definition_name.in_(sorted(served.names)), *named, is_chosen)
 
 
 def _has_label(key: str, value: str) -> Condition:
-    """A value that is looked up by the primary key for each saga: a join would let a database begin with the labels."""
     label = schema.saga_label.c
 
     def condition(row: Columns) -> ColumnElement[bool]:
-        there = select(label.value).where(label.saga_id == row.id, label.key == key).scalar_subquery()
-        return there == value
+        # By the index of labels: its rows lie beside each other, as those of the sagas that are looked at do.
+        return _there_is(
+            label.key == key, label.value == value, label.created_time == row.created_time, label.saga_id == row.id
+        )
 
     return condition
+
+
+def _there_is(*where: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Whether there is such a row, looked up for each saga: as EXISTS a database might begin with all of these rows."""
+    return select(literal_column("1")).where(*where).limit(1).scalar_subquery().is_not(None)

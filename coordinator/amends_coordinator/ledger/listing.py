@@ -37,6 +37,9 @@ PROBE = 1_000
 MOST_IN_WINDOW = 10_000
 """So many rows that were written in a span of time are sorted at most."""
 
+SHORT_SLICE = 20
+"""Rows that are taken at once of a lane of which all are wanted, at least: the page may be full with others."""
+
 FIRST_SLICE = 250
 MOST_VISITS = 8_000
 
@@ -78,7 +81,7 @@ def find(connection: Connection, wanted: SagaFilter, *, limit: int, before: Posi
     latest = wanted.latest_created_time
     everything = _Bounds(before, wanted.created.earliest)
     bounds = everything if latest is None else everything.leap((latest, SagaId("")))
-    return _Walk(connection, wanted, limit).page(bounds)
+    return _Walk(connection, wanted, limit).page(bounds) if wanted.possible_states else Found([], None)
 
 
 class _Walk:
@@ -104,7 +107,8 @@ class _Walk:
             bounds = bounds.leap(start)
             way = min(ways, key=lambda each: self._cost(each, bounds, start))
         others = [each for each in ways if each is not way]
-        return self._merged([self._stops(lane, bounds, others) for lane in way.lanes])
+        size = min(self._limit + 1, max(SHORT_SLICE, 2 * self._limit // len(way.lanes)))
+        return self._merged([self._stops(lane, bounds, size, others) for lane in way.lanes])
 
     def _merged(self, stops: Sequence[Iterator[_Stop]]) -> Found:
         found: list[Position] = []
@@ -149,13 +153,23 @@ class _Walk:
         row = self._connection.execute(_rows(lane, bounds).limit(1).offset(number)).first()
         return None if row is None else (row[0], row[1])
 
-    def _stops(self, lane: Lane, bounds: _Bounds, others: Sequence[Way]) -> Iterator[_Stop]:
-        """What is wanted of a lane."""
+    def _stops(self, lane: Lane, bounds: _Bounds, size: int, others: Sequence[Way]) -> Iterator[_Stop]:
+        """What is wanted of a lane: all of it, or what fulfils the remaining conditions."""
         remaining = [condition for name, condition in self._conditions.items() if name not in lane.covers]
-        if not remaining:
-            found = self._connection.execute(_rows(lane, bounds).limit(self._limit + 1))
-            yield from (_Stop((row.created_time, row.id), wanted=True) for row in found)
+        if remaining:
+            yield from self._wanted_stops(lane, bounds, remaining, others)
             return
+        while True:
+            rows = self._connection.execute(_rows(lane, bounds).limit(size)).all()
+            yield from (_Stop((row.created_time, row.id), wanted=True) for row in rows)
+            if len(rows) < size:
+                return
+            bounds = bounds._replace(below=(rows[-1].created_time, rows[-1].id))
+
+    def _wanted_stops(
+        self, lane: Lane, bounds: _Bounds, remaining: Sequence[Condition], others: Sequence[Way]
+    ) -> Iterator[_Stop]:
+        """What is wanted of a lane, slice by slice, until the page's work is done."""
         size = max(FIRST_SLICE, self._limit + 1)
         while True:
             rows = self._connection.execute(_slice(lane, bounds, size, remaining)).all()

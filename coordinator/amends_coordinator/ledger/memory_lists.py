@@ -32,7 +32,8 @@ def _is_served(wanted: SagaFilter, record: Record) -> bool:
     served, plan = wanted.served_by, record.stored.saga.plan
     if served is None:
         return True
-    return (plan.name, plan.version) in served.definitions or served.participant in record.participants
+    by_definition = plan.name in served.names or (plan.name, plan.version) in served.versions
+    return by_definition or served.participant in record.participants
 
 
 def _is_stalled(wanted: SagaFilter, saga: Saga) -> bool:

@@ -192,6 +192,8 @@ _STEPS_DONE = (
     )
     .order_by(schema.intent.c.saga_id)
 )
-_LABELS = _of_sagas(schema.saga_label, "key")
+_LABELS = _of_sagas(schema.saga_label, "key").with_only_columns(
+    schema.saga_label.c.saga_id, schema.saga_label.c.key, schema.saga_label.c.value
+)
 _INTENTS = _of_sagas(schema.intent, "position")
 _DEAD_LETTERS = _of_sagas(schema.dead_letter, "position")

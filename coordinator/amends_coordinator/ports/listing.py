@@ -40,12 +40,15 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedBy:
-    """The sagas that a participant serves: those of the definitions (name, version) with a step of its, and those whose
-    input chose it.
+    """The sagas that a participant serves: those of definitions with a step of its, and those whose input chose it.
+
+    `names`: definitions of which it serves every version; `versions` (name, version): of the others, those that it
+    serves.
     """
 
     participant: str
-    definitions: frozenset[tuple[str, DefinitionVersion]]
+    names: frozenset[str] = frozenset()
+    versions: frozenset[tuple[str, DefinitionVersion]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
