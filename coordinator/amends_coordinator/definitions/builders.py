@@ -13,7 +13,7 @@ from amends.v1 import saga_definition_pb2 as pb
 from amends_coordinator.core.ids import StepName
 from amends_coordinator.core.saga import idempotency_key
 from amends_coordinator.core.states import Direction
-from amends_coordinator.definitions.errors import BindingError
+from amends_coordinator.definitions.errors import BindingError, DamagedPayloadError
 from amends_coordinator.definitions.fields import find_path
 from amends_coordinator.definitions.keys import key_uuid
 from amends_coordinator.definitions.moves import Move, clearer, move, writer
@@ -92,7 +92,8 @@ class Builder:
         """The message's bytes, serialised deterministically.
 
         Raises:
-            BindingError: something that is copied isn't there or doesn't parse.
+            BindingError: something that is copied isn't there.
+            DamagedPayloadError: what it copies from doesn't parse.
         """
         try:
             built = self._new()
@@ -104,7 +105,11 @@ class Builder:
             for put in self._puts:
                 put(saga, built)
             return built.SerializeToString(deterministic=True)
-        except (DecodeError, EncodeError, TypeError, ValueError) as error:
+        except DecodeError as error:
+            raise DamagedPayloadError(
+                f"{self._place} can't be built, because what is stored doesn't parse: {error}"
+            ) from error
+        except (EncodeError, TypeError, ValueError) as error:
             raise BindingError(f"{self._place} can't be built: {error}") from error
 
 

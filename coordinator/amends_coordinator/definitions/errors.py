@@ -68,6 +68,12 @@ class BindingError(DefinitionError):
     """A request or an output can't be built from what the saga has. Repeating it changes nothing."""
 
 
+class DamagedPayloadError(DefinitionError):
+    """A payload of a saga doesn't parse although it was checked before it was stored: its bytes were changed since.
+    Only a person can mend that.
+    """
+
+
 class PayloadError(DefinitionError):
     """A payload is of another type than the definition names, doesn't parse, or lacks what has to be in it. `path` says
     where: correct it there.

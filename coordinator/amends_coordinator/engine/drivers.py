@@ -9,15 +9,24 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from amends_coordinator.core.decide import decide
 from amends_coordinator.core.events import Adopted, DriverFailed
-from amends_coordinator.core.states import SagaState
+from amends_coordinator.core.states import DeadLetterReason, SagaState
 from amends_coordinator.core.text import clean_text
+from amends_coordinator.definitions.errors import DamagedPayloadError, DescriptorError, PayloadError
 from amends_coordinator.engine.driver import Driver, SagaLostError
-from amends_coordinator.ports.ledger import NodeFencedError, StoredSaga, UnknownPlanError, Write
+from amends_coordinator.ports.ledger import (
+    LedgerError,
+    NodeFencedError,
+    StoredSaga,
+    UnknownPlanError,
+    UnreadableSagaError,
+    Write,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +42,7 @@ if TYPE_CHECKING:
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 30.0
 LARGEST_DOUBLING = 20
+UNREADABLE_PAUSE_S = 60.0
 FAILURES_BEFORE_DEAD_LETTER = 5
 ENDS_REMEMBERED = 1_000
 LARGEST_END_REMEMBERED_BYTES = 16_384
@@ -168,6 +178,8 @@ class Drivers:
             self._failures.pop(saga_id, None)
         except NodeFencedError as error:
             self._fenced(error)
+        except (UnreadableSagaError, DamagedPayloadError, PayloadError) as error:
+            await self.set_aside(saga_id, error)
         except Exception as error:  # noqa: BLE001 - one saga's fault must not stop the others.
             self._failed(saga_id, error)
         finally:
@@ -196,6 +208,23 @@ class Drivers:
         pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(count, LARGEST_DOUBLING))
         self._pauses[saga_id] = asyncio.get_running_loop().call_later(pause_s, self._take_up, saga_id)
 
+    async def set_aside(self, saga_id: SagaId, error: Exception) -> None:
+        """Leave a saga alone that can't be read, and have a person hear of it. It is looked at again after a while, and
+        at once when they have done something about it.
+        """
+        self._around.telemetry.saga_unreadable(saga_id, error)
+        if self._stopping:
+            return
+        loop = asyncio.get_running_loop()
+        self._pauses[saga_id] = loop.call_later(UNREADABLE_PAUSE_S, self._take_up, saga_id)
+        with suppress(LedgerError):  # it is told when it is looked at again
+            await self._around.ledger.put_dead_letter(
+                saga_id,
+                reason=DeadLetterReason.UNREADABLE,
+                last_error=clean_text(str(error)),
+                now=self._around.clock.now(),
+            )
+
     def _take_up(self, saga_id: SagaId) -> None:
         self._pauses.pop(saga_id, None)
         if saga_id not in self._tasks:
@@ -213,6 +242,9 @@ class Drivers:
                 stored = await self._ask_for_a_person(stored, failures)
             self._tasks.pop(saga_id, None)
             await self.adopt(stored)
+        except UnreadableSagaError as error:
+            self._tasks.pop(saga_id, None)
+            await self.set_aside(saga_id, error)
         except Exception as error:  # noqa: BLE001 - as above: told, and tried again.
             self._tasks.pop(saga_id, None)
             self._failed(saga_id, error)
@@ -237,7 +269,10 @@ class Drivers:
         stored = await self._around.ledger.get_definition(saga.plan.name, saga.plan.version)
         if stored is None:
             raise UnknownPlanError(f"saga {saga.id} runs {saga.plan.name} {saga.plan.version}: not in the ledger")
-        return self._catalog.compiled(stored)
+        try:
+            return self._catalog.compiled(stored)
+        except DescriptorError as error:
+            raise UnknownPlanError(f"saga {saga.id} runs a definition that can't be read: {error}") from error
 
 
 def _has_ended(saga: Saga, before: Instant) -> bool:

@@ -119,7 +119,7 @@ class Sweeper:
         try:
             await self._drivers.adopt(stored)
         except UnreadableSagaError as error:
-            self._around.telemetry.driver_failed(stored.saga.id, error)
+            await self._drivers.set_aside(stored.saga.id, error)
 
     async def _pause(self) -> None:
         try:

@@ -181,8 +181,9 @@ _Code = grpc.StatusCode
 _UNAVAILABLE = "the ledger can't be written or read just now and nothing was stored; try again"
 _STOPPING = "this coordinator is stopping and takes no new work; try again"
 _UNREADABLE = (
-    "the saga is stored, but this release can't make sense of its rows; look at them with SQL, or ask a coordinator of "
-    "the release that wrote them"
+    "this release can't make sense of the saga's rows and leaves it alone; the log and its dead letter "
+    "(amends deadletter list) say why: mend the rows with SQL, or run the release that wrote them, then retry the dead "
+    "letter"
 )
 FAULT = Rule(
     _Code.INTERNAL,

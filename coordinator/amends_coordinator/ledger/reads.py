@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 from sqlalchemy import Select, bindparam, func, literal, select, tuple_
+from sqlalchemy.exc import DataError, SQLAlchemyError
 
 from amends_coordinator.core.ids import SagaId, StepName
 from amends_coordinator.core.saga import STEP_DONE
@@ -23,7 +24,8 @@ from amends_coordinator.ports.ledger import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import TypeAlias
 
     from sqlalchemy import Connection, RowMapping, Table
 
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from amends_coordinator.core.ids import DefinitionVersion, Instant
     from amends_coordinator.ledger.plans import Plans
     from amends_coordinator.ports.listing import Position, SagaFilter
+
+    Readings: TypeAlias = dict[SagaId, StoredSaga | UnreadableSagaError]
 
 CHUNK = 500
 """Sagas per query at most."""
@@ -40,17 +44,55 @@ _log: Any = structlog.get_logger(__name__)  # structlog's loggers are untyped pr
 
 def load(connection: Connection, ids: Sequence[SagaId], plans: Plans) -> dict[SagaId, StoredSaga | UnreadableSagaError]:
     """Sagas with everything that hangs on them; what isn't there is left out."""
-    found: dict[SagaId, StoredSaga | UnreadableSagaError] = {}
+    return _in_parts(ids, lambda part: _whole(connection, part, plans))
+
+
+def _whole(connection: Connection, ids: Sequence[SagaId], plans: Plans) -> Readings:
+    chunk = {"ids": list(ids)}
+    rows = connection.execute(_SAGAS, chunk).mappings().all()
+    labels = _by_saga(connection, _LABELS, chunk)
+    intents = _by_saga(connection, _INTENTS, chunk)
+    letters = _by_saga(connection, _DEAD_LETTERS, chunk)
+    return {SagaId(row["id"]): _saga(connection, row, plans, labels, intents, letters) for row in rows}
+
+
+def _in_parts(ids: Sequence[SagaId], read: Callable[[Sequence[SagaId]], Readings]) -> Readings:
+    """What is read of many sagas, a chunk at a time."""
+    found: Readings = {}
     for start in range(0, len(ids), CHUNK):
-        chunk = {"ids": list(ids[start : start + CHUNK])}
-        rows = connection.execute(_SAGAS, chunk).mappings().all()
-        labels = _by_saga(connection, _LABELS, chunk)
-        intents = _by_saga(connection, _INTENTS, chunk)
-        letters = _by_saga(connection, _DEAD_LETTERS, chunk)
-        for row in rows:
-            saga_id = SagaId(row["id"])
-            found[saga_id] = _saga(connection, row, plans, labels, intents, letters)
+        found.update(_in_halves(ids[start : start + CHUNK], read))
     return found
+
+
+def _in_halves(ids: Sequence[SagaId], read: Callable[[Sequence[SagaId]], Readings]) -> Readings:
+    """What is read of some sagas. Where a value can't even be fetched, such as a time that is none, the halves are read
+    by themselves, until the guilty saga is alone.
+    """
+    try:
+        return read(ids)
+    except DataError as error:
+        problem = str(error.orig)
+    except SQLAlchemyError:
+        raise
+    except Exception as error:  # noqa: BLE001 - somebody's hand may have written anything
+        problem = repr(error)
+    if len(ids) == 1:
+        return {ids[0]: _damaged(ids[0], problem)}
+    middle = len(ids) // 2
+    return _in_halves(ids[:middle], read) | _in_halves(ids[middle:], read)
+
+
+def of_later_format(saga_id: str, number: int) -> UnreadableSagaError:
+    """What to say of a saga that a later release has written."""
+    return UnreadableSagaError(
+        f"saga {saga_id} has format {number}, this release knows {schema.FORMAT}: run a newer one"
+    )
+
+
+def _damaged(saga_id: str, problem: str) -> UnreadableSagaError:
+    return UnreadableSagaError(
+        f"saga {saga_id} can't be read by this release ({problem}): mend its rows, or run the release that wrote them"
+    )
 
 
 def _saga(
@@ -63,23 +105,21 @@ def _saga(
 ) -> StoredSaga | UnreadableSagaError:
     saga_id = row["id"]
     if row["format"] > schema.FORMAT:
-        return UnreadableSagaError(
-            f"saga {saga_id} has format {row['format']}, this release knows {schema.FORMAT}: run a newer one"
-        )
+        return of_later_format(saga_id, row["format"])
+    try:
+        plan = plans.get(connection, row["definition_name"], row["definition_version"])
+    except UnreadableSagaError as error:
+        return error
     try:
         return values.stored_saga(
             row,
-            plan=plans.get(connection, row["definition_name"], row["definition_version"]),
+            plan=plan,
             labels={label["key"]: label["value"] for label in labels.get(saga_id, ())},
             intents=intents.get(saga_id, ()),
             dead_letters=letters.get(saga_id, ()),
         )
-    except UnreadableSagaError as error:
-        return error
-    except (KeyError, TypeError, ValueError) as error:
-        return UnreadableSagaError(
-            f"saga {saga_id} can't be read by this release ({error!r}): run the one that wrote it"
-        )
+    except Exception as error:  # noqa: BLE001 - the same
+        return _damaged(saga_id, repr(error))
 
 
 def _by_saga(connection: Connection, statement: Select[Any], chunk: dict[str, Any]) -> dict[str, list[RowMapping]]:
@@ -93,21 +133,26 @@ def list_sagas(
     """One page; see `listing` for how its sagas are found."""
     positions, following = listing.find(connection, wanted, limit=limit, before=before)
     ids = [saga_id for _, saga_id in positions]
-    found: dict[str, StoredSaga] = {}
+    found: dict[SagaId, StoredSaga] = {}
+    for saga_id, stored in _in_parts(ids, lambda part: _summaries(connection, part, plans)).items():
+        if isinstance(stored, UnreadableSagaError):
+            _log.error("saga unreadable", saga_id=saga_id, error=str(stored))
+        else:
+            found[saga_id] = stored
     steps: dict[SagaId, frozenset[StepName]] = {}
-    for start in range(0, len(ids), CHUNK):
-        chunk = {"ids": ids[start : start + CHUNK]}
-        labels, letters = _by_saga(connection, _LABELS, chunk), _by_saga(connection, _DEAD_LETTERS, chunk)
-        rows = connection.execute(_SAGAS, chunk).mappings().all()
-        steps |= _steps_done(connection, [row["id"] for row in rows if row["state"] != SagaState.COMMITTED])
-        for row in rows:
-            stored = _saga(connection, row, plans, labels, {}, letters)
-            if isinstance(stored, UnreadableSagaError):
-                _log.error("saga unreadable", saga_id=row["id"], error=str(stored))
-            else:
-                found[row["id"]] = stored
+    unfinished = [saga_id for saga_id, stored in found.items() if stored.saga.state is not SagaState.COMMITTED]
+    for start in range(0, len(unfinished), CHUNK):
+        steps |= _steps_done(connection, unfinished[start : start + CHUNK])
     sagas = tuple(found[saga_id] for saga_id in ids if saga_id in found)
     return Page(sagas=sagas, next=following, steps_done=steps)
+
+
+def _summaries(connection: Connection, ids: Sequence[SagaId], plans: Plans) -> Readings:
+    """Sagas without their intents."""
+    chunk = {"ids": list(ids)}
+    labels, letters = _by_saga(connection, _LABELS, chunk), _by_saga(connection, _DEAD_LETTERS, chunk)
+    rows = connection.execute(_SAGAS, chunk).mappings().all()
+    return {SagaId(row["id"]): _saga(connection, row, plans, labels, {}, letters) for row in rows}
 
 
 def _steps_done(connection: Connection, ids: Sequence[str]) -> dict[SagaId, frozenset[StepName]]:
@@ -129,9 +174,10 @@ def write_counts(connection: Connection, ids: Sequence[SagaId]) -> dict[SagaId, 
 
 
 def count_by_state(connection: Connection) -> dict[SagaState, int]:
-    """How many sagas are in each state."""
+    """How many sagas are in each state; those in none that this release knows are left out."""
     rows = connection.execute(select(schema.saga.c.state, func.count()).group_by(schema.saga.c.state))
-    return {SagaState(state): count for state, count in rows}
+    known = frozenset(SagaState)
+    return {SagaState(state): count for state, count in rows if state in known}
 
 
 def get_definition(connection: Connection, name: str, version: DefinitionVersion | None) -> StoredDefinition | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -21,6 +22,7 @@ from amends_coordinator.ledger.sql_repairs import SqlRepairs
 from amends_coordinator.ledger.writer import Statistics, Writer
 from amends_coordinator.ports.ledger import (
     ROOMY,
+    LedgerError,
     LedgerUnavailableError,
     NodeFencedError,
     Started,
@@ -121,6 +123,16 @@ class SqlLedger(SqlRepairs):
             await access.stop()
             raise
         self._access = access
+        with suppress(LedgerError):  # told at the next start, or by whoever looks at one of them
+            await self._tell_of_later_formats(access)
+
+    async def _tell_of_later_formats(self, access: _Access) -> None:
+        """Have people hear of sagas that a later release has written, since nobody claims them here."""
+        found = await access.pool.run(tasks.of_later_formats)
+        if found:
+            _log.error("sagas have a later format", count=len(found), example=next(iter(found)))
+            errors = {saga_id: reads.of_later_format(saga_id, number) for saga_id, number in found.items()}
+            await self.tell_unreadable(errors, Instant(time.time_ns() // 1_000))
 
     async def _take_over(self, access: _Access) -> None:
         """Fence the incarnations before this one, as soon as none of them can live on, and release their sagas."""

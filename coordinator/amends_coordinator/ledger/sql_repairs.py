@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from amends_coordinator.core.states import DeadLetterReason
+from amends_coordinator.core.text import clean_text
 from amends_coordinator.ledger import dead_letters, verbs
 from amends_coordinator.ledger.verbs import SagaLockedError
 from amends_coordinator.ports.ledger import LedgerUnavailableError, SupersededError, WriteRefusedError
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     )
 
 T = TypeVar("T")
+
+TOLD_AT_ONCE = 100
+"""Sagas that get a dead letter in one transaction at most."""
 
 LOCKED_PAUSE_S = 0.05
 """How long a write whose row somebody keeps locked waits before it is tried again, in seconds."""
@@ -95,17 +98,14 @@ class SqlRepairs(ABC):
         )
 
     async def tell_unreadable(self, errors: Mapping[SagaId, UnreadableSagaError], now: Instant) -> None:
-        """Open a dead letter for each of these sagas; the next claim does it for one whose row is locked just now."""
-        for saga_id, error in errors.items():
-            put = partial(
-                verbs.put_dead_letter,
-                saga_id=saga_id,
-                reason=DeadLetterReason.UNREADABLE,
-                last_error=str(error),
-                now=now,
-            )
-            with suppress(SagaLockedError):
-                await self._opened().writer.run(put)
+        """Open a dead letter for each of these sagas, a slice in a transaction; the next claim does it for one whose
+        row is locked just now.
+        """
+        told = [(saga_id, clean_text(str(error))) for saga_id, error in errors.items()]
+        for start in range(0, len(told), TOLD_AT_ONCE):
+            part = dict(told[start : start + TOLD_AT_ONCE])
+            put = partial(verbs.put_dead_letters, errors=part, reason=DeadLetterReason.UNREADABLE, now=now)
+            await self._opened().writer.run(put)
 
     async def load_dead_letter(self, letter_id: DeadLetterId) -> FoundLetter | None:
         """See the port."""

@@ -141,6 +141,15 @@ def _due(node_id: NodeId, now: Instant, *, begun: bool, crowded: set[str]) -> Se
     )
 
 
+def of_later_formats(connection: Connection) -> dict[SagaId, int]:
+    """The sagas with something left to do whose rows have a format that this release doesn't know: nobody claims them.
+    With their formats.
+    """
+    saga = schema.saga
+    found = select(saga.c.id, saga.c.format).where(text(schema.ACTIVE), saga.c.format > schema.FORMAT)
+    return {SagaId(saga_id): number for saga_id, number in connection.execute(found)}
+
+
 def postpone(connection: Connection, ids: Sequence[SagaId], due_time: Instant) -> None:
     """Make sagas due later; nothing else about them changes."""
     saga = schema.saga

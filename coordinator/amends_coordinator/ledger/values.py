@@ -34,6 +34,8 @@ def stored_saga(
     Raises:
         ValueError, KeyError, TypeError: the rows don't say what this release understands.
     """
+    if strange := {intent["step"] for intent in intents} - plan.by_name.keys():
+        raise ValueError(f"the definition has no step {', '.join(map(repr, strange))}")
     saga = Saga(
         id=SagaId(row["id"]),
         plan=plan,

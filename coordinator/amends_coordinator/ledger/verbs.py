@@ -7,17 +7,18 @@ asked, and holds up nobody else.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import and_, func, insert, select, update
 
 from amends_coordinator.core.ids import DeadLetterId, Instant
 from amends_coordinator.core.states import SagaState
 from amends_coordinator.ledger import rows, schema
-from amends_coordinator.ports.ledger import LedgerError
+from amends_coordinator.ports.ledger import LedgerError, UnreadableSagaError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from sqlalchemy import Connection, RowMapping
 
@@ -70,10 +71,13 @@ def request_abort(connection: Connection, saga_id: SagaId, failure: Failure, aud
 
     Raises:
         SagaLockedError: nothing was written.
+        UnreadableSagaError: the same.
     """
     row = _locked(connection, saga_id)
     if row is None:
         return None
+    if row["state"] not in frozenset(SagaState):
+        raise UnreadableSagaError(f"saga {saga_id} is in state {row['state']!r}, which this release doesn't know")
     state = SagaState(row["state"])
     if state is not SagaState.RUNNING or row["abort_requested"]:
         return state is not SagaState.COMMITTED
@@ -86,7 +90,7 @@ def request_abort(connection: Connection, saga_id: SagaId, failure: Failure, aud
         "progress_time": failure.time,
         "waits_for": "",
     }
-    if row["failure_time"] is None:
+    if row["is_without_failure"]:
         changes |= {
             "failure_step": failure.step,
             "failure_reason": rows.clean(failure.reason),
@@ -110,9 +114,10 @@ def put_dead_letter(
     if _locked(connection, saga_id) is None:
         return None
     letter = schema.dead_letter
-    mine = select(letter.c.reason, letter.c.step, letter.c.closed_time).where(letter.c.saga_id == saga_id)
-    known = connection.execute(mine).all()
-    if (reason.value, None, None) in {tuple(row) for row in known}:
+    # No time is fetched here: it may be what can't be read.
+    is_open = and_(letter.c.step.is_(None), letter.c.closed_time.is_(None))
+    known = connection.execute(select(letter.c.reason, is_open).where(letter.c.saga_id == saga_id)).all()
+    if (reason.value, True) in {(told, bool(is_open)) for told, is_open in known}:
         return None
     letter_id = DeadLetterId(f"{saga_id}/-/-/{len(known) + 1}")
     row = {
@@ -128,6 +133,15 @@ def put_dead_letter(
     return letter_id
 
 
+def put_dead_letters(
+    connection: Connection, *, errors: Mapping[SagaId, str], reason: DeadLetterReason, now: Instant
+) -> None:
+    """The same for several sagas, with what happened to each; those whose rows somebody keeps locked are left out."""
+    for saga_id, last_error in errors.items():
+        with suppress(SagaLockedError):
+            put_dead_letter(connection, saga_id, reason=reason, last_error=last_error, now=now)
+
+
 def _locked(connection: Connection, saga_id: SagaId) -> RowMapping | None:
     """The saga's own columns, locked until the transaction ends; None where there is no such saga.
 
@@ -140,7 +154,7 @@ def _locked(connection: Connection, saga_id: SagaId) -> RowMapping | None:
         saga.c.state,
         saga.c.abort_requested,
         saga.c.point_of_no_return_passed,
-        saga.c.failure_time,
+        saga.c.failure_time.is_(None).label("is_without_failure"),
     )
     found = select(*columns).where(saga.c.id == saga_id).with_for_update(key_share=True, skip_locked=True)
     row = connection.execute(found).mappings().first()

@@ -47,6 +47,10 @@ class Telemetry(Protocol):
         """Driving a saga raised; it will be picked up again."""
         ...
 
+    def saga_unreadable(self, saga_id: str, error: BaseException) -> None:
+        """A saga's rows make no sense; it is left alone until a person has mended them."""
+        ...
+
     def ledger_unavailable(self, error: BaseException) -> None:
         """The sweeper could not reach the ledger; it goes on trying. Told for each pass that fails."""
         ...

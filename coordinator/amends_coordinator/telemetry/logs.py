@@ -122,6 +122,10 @@ class LogTelemetry:
         """Driving a saga raised; it will be picked up again."""
         self._log.error(names.DRIVER_FAILED, exc_info=error, **{names.SAGA_ID: saga_id})
 
+    def saga_unreadable(self, saga_id: str, error: BaseException) -> None:
+        """A saga's rows make no sense."""
+        self._log.error(names.SAGA_UNREADABLE, **{names.SAGA_ID: saga_id, names.ERROR: str(error)[:TEXT_LIMIT]})
+
     def ledger_unavailable(self, error: BaseException) -> None:
         """A pass of the sweeper failed: an outage is told once at warning, its further passes at debug."""
         tell = self._log.debug if self._in_outage else self._log.warning

@@ -59,8 +59,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_COORDINATOR_FAULT: _ErrorReason.ValueType  # 12
     """INTERNAL: a fault of the coordinator; its log has the details under the saga's id. Nothing was rolled back by it."""
     ERROR_REASON_SAGA_UNREADABLE: _ErrorReason.ValueType  # 13
-    """DATA_LOSS: the saga is stored, but this release can't make sense of its rows. Other sagas are not affected. Look at
-    the rows with SQL, or ask a coordinator of the release that wrote them.
+    """DATA_LOSS: the saga is stored, but this release can't make sense of its rows. Other sagas are not affected. The log and
+    the saga's dead letter say why: mend the rows with SQL, or run the release that wrote them, then retry the dead letter.
     """
     ERROR_REASON_DEAD_LETTER_NOT_FOUND: _ErrorReason.ValueType  # 14
     """NOT_FOUND: no dead letter has this id; `ResourceInfo` names it. `ListDeadLetters` shows those there are."""
@@ -156,8 +156,8 @@ ERROR_REASON_NOT_YET: ErrorReason.ValueType  # 11
 ERROR_REASON_COORDINATOR_FAULT: ErrorReason.ValueType  # 12
 """INTERNAL: a fault of the coordinator; its log has the details under the saga's id. Nothing was rolled back by it."""
 ERROR_REASON_SAGA_UNREADABLE: ErrorReason.ValueType  # 13
-"""DATA_LOSS: the saga is stored, but this release can't make sense of its rows. Other sagas are not affected. Look at
-the rows with SQL, or ask a coordinator of the release that wrote them.
+"""DATA_LOSS: the saga is stored, but this release can't make sense of its rows. Other sagas are not affected. The log and
+the saga's dead letter say why: mend the rows with SQL, or run the release that wrote them, then retry the dead letter.
 """
 ERROR_REASON_DEAD_LETTER_NOT_FOUND: ErrorReason.ValueType  # 14
 """NOT_FOUND: no dead letter has this id; `ResourceInfo` names it. `ListDeadLetters` shows those there are."""

@@ -12,7 +12,7 @@ from amends_coordinator.core.ids import DefinitionVersion, Instant, StepName
 from amends_coordinator.core.states import Direction
 from amends_coordinator.definitions.catalog import Catalog
 from amends_coordinator.definitions.compiled import BindingError, PayloadError, compile_definition
-from amends_coordinator.definitions.errors import DescriptorError
+from amends_coordinator.definitions.errors import DamagedPayloadError, DescriptorError
 from amends_coordinator.definitions.keys import key_uuid
 from definitions_test.v1 import lodging_pb2, money_pb2
 from tests.unit.definitions.samples import (
@@ -194,7 +194,7 @@ def test_the_output_is_built_from_the_steps() -> None:
     assert lodging_pb2.Booked.FromString(output) == lodging_pb2.Booked(
         booking_id="b-7", receipt_id="r-8", saga_id="trip-1"
     )
-    with pytest.raises(BindingError, match="the saga's output can't be built"):
+    with pytest.raises(DamagedPayloadError, match="the saga's output can't be built"):
         of.output(saga(of, b"", intent("book", b"", b"\xff")))
     without = compiled(everything(""))
     assert without.output_type is None
@@ -215,10 +215,10 @@ def test_a_waived_step_leaves_its_part_of_the_output_empty() -> None:
         of.bind(saga(of, b"", intent("book", b"", None)), PAY, Direction.ACTION)
 
 
-def test_bytes_that_do_not_parse_are_an_error_of_the_binding() -> None:
+def test_stored_bytes_that_do_not_parse_are_no_fault_of_the_binding() -> None:
     """L2: garbage in the ledger or from a participant ends in a defined outcome, never in a traceback."""
     of = compiled()
-    with pytest.raises(BindingError, match="the request of step book, action can't be built"):
+    with pytest.raises(DamagedPayloadError, match="the request of step book, action can't be built"):
         of.bind(saga(of, b"\xff"), BOOK, Direction.ACTION)
     with pytest.raises(BindingError, match="step book was never called"):
         of.bind(saga(of, b""), BOOK, Direction.LOOKUP)

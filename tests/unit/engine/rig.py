@@ -100,6 +100,7 @@ class Telemetry:
     announced: list[str] = field(default_factory=list[str])
     left: list[str] = field(default_factory=list[str])
     purged: list[int] = field(default_factory=list[int])
+    unreadable: list[str] = field(default_factory=list[str])
 
     def saga_started(self, saga: Saga) -> None:
         """See the port."""
@@ -128,6 +129,10 @@ class Telemetry:
     def driver_failed(self, saga_id: str, error: BaseException) -> None:
         """See the port."""
         self.failures.append(error)
+
+    def saga_unreadable(self, saga_id: str, error: BaseException) -> None:
+        """See the port."""
+        self.unreadable.append(saga_id)
 
     def ledger_unavailable(self, error: BaseException) -> None:
         """See the port."""
