@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from amends_coordinator.ports.connections import SECRET_NAME
+
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-PLAIN_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,254}")
-"""No path, and nothing hidden: whoever may register a participant can't have any other file read."""
 
 LARGEST_BYTES = 1 << 20
 TRUSTED_FOR_S = 1.0
@@ -94,7 +93,7 @@ class Secrets:
             raise SecretError(
                 f"the coordinator has no directory of secrets to read {name} from; start it with AMENDS_SECRETS_DIR"
             )
-        if not PLAIN_NAME.fullmatch(name):
+        if not SECRET_NAME.fullmatch(name):
             raise SecretError("a secret is named by its plain file name, without any folder")
         return Path(self._directory) / name
 

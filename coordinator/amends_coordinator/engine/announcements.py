@@ -9,13 +9,17 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from amends_coordinator.definitions.descriptors import is_of_every_server, services_of
 from amends_coordinator.definitions.schema import Schema
-from amends_coordinator.engine.registry_errors import NoServicesError, UndescribedServicesError
+from amends_coordinator.engine.registry_errors import UnclearServicesError, UndescribedServicesError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from amends_coordinator.ports.connections import StaticConnection
     from amends_coordinator.ports.ledger import InstanceRow, ParticipantRow
+
+
+MOST_SERVICES = 64
+"""So many services are taken without being named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +60,11 @@ def steps_services(files: FileDescriptorSet) -> tuple[str, ...]:
 
     Raises:
         DescriptorError: the files aren't readable.
-        NoServicesError: there is none.
+        UnclearServicesError: there is none, or there are too many.
     """
     found = tuple(sorted(name for name in services_of(files) if not is_of_every_server(name)))
-    if not found:
-        raise NoServicesError
+    if not 0 < len(found) <= MOST_SERVICES:
+        raise UnclearServicesError(len(found))
     return found
 
 

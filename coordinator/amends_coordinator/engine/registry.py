@@ -115,7 +115,8 @@ class Registry:
 
         Raises:
             NameTakenError: a participant of this name announces itself.
-            UndescribedServicesError, NoServicesError, DescriptorConflictError, DescriptorError: nothing was changed.
+            UndescribedServicesError, UnclearServicesError: nothing was changed.
+            DescriptorConflictError, DescriptorError: nothing was changed.
             LedgerUnavailableError: nothing was changed; repeat it.
         """
         async with self._changing:

@@ -28,12 +28,14 @@ class UndescribedServicesError(RegistryError):
         self.services = services
 
 
-class NoServicesError(RegistryError):
-    """The descriptors of a static participant describe no service but health and reflection. Send those that do."""
+class UnclearServicesError(RegistryError):
+    """Which services of a static participant are meant can't be told by its descriptors. Send others, or name them."""
 
-    def __init__(self) -> None:
+    def __init__(self, count: int) -> None:
         super().__init__(
-            "describe no service, beside health and reflection; give the files that define the services it serves"
+            f"describe {count} services; name those that sagas call"
+            if count
+            else "describe no service, beside health and reflection; give the files that define the services it serves"
         )
 
 

@@ -43,7 +43,8 @@ class StaticParticipants:
         Raises:
             UnusableConnectionError: a secret isn't there or is none; nothing was changed.
             NotDescribedError: the target doesn't say what it serves; nothing was changed.
-            UndescribedServicesError, NoServicesError, DescriptorConflictError, DescriptorError: nothing was changed.
+            UndescribedServicesError, UnclearServicesError: nothing was changed.
+            DescriptorConflictError, DescriptorError: nothing was changed.
             NameTakenError: a participant of this name announces itself.
             LedgerUnavailableError: nothing was changed; repeat it.
         """

@@ -10,7 +10,7 @@ from amends.v1 import registry_service_pb2 as pb
 from amends_coordinator.definitions.errors import DescriptorError, Fault
 from amends_coordinator.engine.announcements import Announcement
 from amends_coordinator.engine.registry_errors import (
-    NoServicesError,
+    UnclearServicesError,
     UndescribedServicesError,
     UnusableConnectionError,
 )
@@ -48,7 +48,7 @@ class RegistryService:
         except UnusableConnectionError as error:
             faults = tuple(Fault(f"connection.{path}", sentence) for path, sentence in error.faults.items())
             raise InvalidRequestError(faults) from error
-        except (DescriptorError, NoServicesError) as error:
+        except (DescriptorError, UnclearServicesError) as error:
             raise InvalidRequestError((Fault("descriptors", str(error)),)) from error
         lease = Duration()
         lease.FromMicroseconds(self._registry.lease_us)

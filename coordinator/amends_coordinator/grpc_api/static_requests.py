@@ -9,6 +9,7 @@ from amends_coordinator.definitions.errors import quote
 from amends_coordinator.engine.connections import connection_of
 from amends_coordinator.engine.static_participants import StaticRequest
 from amends_coordinator.grpc_api.validation import ADDRESS, NAME
+from amends_coordinator.ports.connections import SECRET_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 RESOLVED = ("dns:///", "dns:")
 """What may stand in front of HOST:PORT: the name is looked up anew when a connection is lost."""
 
-FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,254}")
 SERVER_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._:-]{0,251}[A-Za-z0-9])?")
 HEADER_KEY = re.compile(r"[a-z0-9_.-]{1,128}")
 HEADER_VALUE = re.compile(r"[\x20-\x7e]{0,1024}")
@@ -72,7 +72,7 @@ def _check_tls(checks: Checks, connection: pb.StaticConnection) -> None:
         "connection.token_file": connection.token_file,
     }
     for path, name in files.items():
-        if name and not FILE_NAME.fullmatch(name):
+        if name and not SECRET_NAME.fullmatch(name):
             checks.fault(path, f"{quote(name)} is no plain file name: it names a file in AMENDS_SECRETS_DIR itself")
     if bool(tls.client_certificate_file) != bool(tls.client_key_file):
         missing = "client_key_file" if tls.client_certificate_file else "client_certificate_file"

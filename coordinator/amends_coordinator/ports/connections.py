@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+
+SECRET_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,254}")
+"""What a file with a secret may be called: no path, and nothing hidden. So whoever may register a participant can't
+have any other file read.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,17 +93,10 @@ async def test_added_listed_and_removed(tmp_path: Path, address: str, run: Run) 
     assert "no process announces it" in (await run("list")).stdout
 
 
-async def test_added_by_a_descriptor_file(tmp_path: Path, run: Run) -> None:
-    """What protoc made describes it; nobody is asked, so it may be down."""
-    file = tmp_path / "acme.binpb"
-    file.write_bytes(files_of(charges_pb2.DESCRIPTOR).SerializeToString())
-    added = await run("add", "acme", "--target", "dns:///nowhere.invalid:443", "--tls", "--descriptors", str(file))
-    assert (added.exit_code, added.stdout.splitlines()[1:]) == (0, ["  acme.v1.ChargeService"])
-    assert "static, over TLS" in (await run("list")).stdout
-
-
-async def test_what_is_refused(tmp_path: Path, run: Run) -> None:
-    """A sentence, no traceback, no secret; and nobody is added."""
+async def test_refused_and_added_by_a_descriptor_file(tmp_path: Path, run: Run) -> None:
+    """A fault is a sentence, no traceback, no secret, and adds nobody. What protoc made describes a participant; nobody
+    is asked, so it may be down.
+    """
     (tmp_path / "empty").write_bytes(FileDescriptorSet().SerializeToString())
     for arguments, said in (
         (("--target", "127.0.0.1:1"), "127.0.0.1:1 did not tell what it serves (UNAVAILABLE"),
@@ -120,3 +113,8 @@ async def test_what_is_refused(tmp_path: Path, run: Run) -> None:
         assert "s3cret" not in done.output
     listed = await run("list")
     assert (listed.exit_code, listed.stderr) == (0, "no participants\n")
+    file = tmp_path / "acme.binpb"
+    file.write_bytes(files_of(charges_pb2.DESCRIPTOR).SerializeToString())
+    added = await run("add", "acme", "--target", "dns:///nowhere.invalid:443", "--tls", "--descriptors", str(file))
+    assert (added.exit_code, added.stdout.splitlines()[1:]) == (0, ["  acme.v1.ChargeService"])
+    assert "static, over TLS" in (await run("list")).stdout

@@ -15,6 +15,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from grpc_reflection.v1alpha import reflection_pb2  # type: ignore[import-untyped]  # ships no types
 
 from acme.v1 import charges_pb2, price_pb2
+from amends_coordinator.calls import reflection
 from amends_coordinator.calls.reflection import Reflection
 from amends_coordinator.calls.secrets import Secrets
 from amends_coordinator.definitions.schema import Schema
@@ -128,14 +129,15 @@ async def test_another_file_than_was_asked_for() -> None:
     assert await said_of(stubborn, SERVICE) == "answers with other files when it is asked for 'acme/v1/price.proto'"
 
 
-async def test_an_endless_chain_of_files_is_bounded() -> None:
+async def test_an_endless_chain_of_files_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """So many files, and no more."""
+    monkeypatch.setattr(reflection, "MOST_FILES", 50)
 
     async def endless(request: Any) -> Any:
         name = request.file_by_filename or "0"
         return files(FileDescriptorProto(name=name, dependency=[str(int(name) + 1)]).SerializeToString())
 
-    assert (await said_of(endless, SERVICE)).startswith("describes more than 1000 files")
+    assert (await said_of(endless, SERVICE)).startswith("describes more than 50 files")
 
 
 async def test_too_many_bytes_are_refused() -> None:

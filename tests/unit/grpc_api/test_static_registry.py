@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from google.protobuf.descriptor_pb2 import ServiceDescriptorProto
 
 from amends_coordinator.engine.announcements import StaticParticipant
 from amends_coordinator.engine.registry_errors import (
     DescriptorConflictError,
     NameTakenError,
-    NoServicesError,
     NotStaticError,
+    UnclearServicesError,
     UndescribedServicesError,
 )
 from amends_coordinator.ports.connections import StaticConnection, TlsOptions
@@ -111,6 +112,10 @@ async def test_what_is_not_described_is_refused(bench: Bench) -> None:
     messages_only = files_of(typed_pb2.DESCRIPTOR)
     for file in messages_only.file:
         file.ClearField("service")
-    with pytest.raises(NoServicesError, match="describe no service"):
+    with pytest.raises(UnclearServicesError, match="describe no service"):
         await bench.registry.put_static(replace(static(), descriptors=messages_only))
+    crowded = scenario_files()
+    crowded.file[-1].service.extend(ServiceDescriptorProto(name=f"S{number}") for number in range(64))
+    with pytest.raises(UnclearServicesError, match="describe 65 services; name those"):
+        await bench.registry.put_static(replace(static(), descriptors=crowded))
     assert bench.registry.participants() == []
