@@ -16,10 +16,12 @@ from amends.cli.definition import definition_commands
 from amends.cli.dev import dev
 from amends.cli.errors import PlainErrors
 from amends.cli.generate import generate
+from amends.cli.listing import list_sagas
 from amends.cli.node import migrate, serve
 from amends.cli.participant import participant_commands
 from amends.cli.saga import saga_commands
 from amends.cli.saga_verbs import abort, run_now, terminate
+from amends.cli.watching import watch
 
 app = typer.Typer(
     name="amends",
@@ -37,6 +39,8 @@ app.command()(serve)
 app.command()(migrate)
 app.command()(generate)
 app.command()(check)
+saga_commands.command("list")(list_sagas)
+saga_commands.command()(watch)
 saga_commands.command()(abort)
 saga_commands.command()(run_now)
 saga_commands.command()(terminate)

@@ -15,6 +15,7 @@ from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # has 
 
 from amends.cli.errors import CommandError
 from amends.cli.formats import cut
+from amends.coordinator_calls import CHANNEL_OPTIONS
 from amends.v1.operator_service_pb2_grpc import OperatorServiceStub
 from amends.v1.registry_service_pb2_grpc import RegistryServiceStub
 from amends.v1.saga_service_pb2_grpc import SagaServiceStub
@@ -24,6 +25,9 @@ CALL_TIMEOUT_S = 10.0
 HOST_AND_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]]+):(?P<port>\d{1,5})")
 RESOLVED_BY_GRPC = ("dns:", "ipv4:", "ipv6:", "unix:")
 LOOPBACK = ("localhost:", "127.", "[::1]:")
+BROKEN_OFF = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
+"""How calls end that nobody answered: the coordinator may have done it, and may be back soon."""
+
 ADVICE = {
     "INVALID_PAYLOAD": "Send what the definition's input type describes.",
     "SAGA_NOT_FOUND": "`amends saga list` shows those there are; also check the coordinator's address.",
@@ -37,6 +41,7 @@ ADVICE = {
     "RESPONSE_REQUIRED": "Give it with --response JSON.",
     "ACTION_HAPPENED": "`amends saga get` shows how the saga stands.",
     "SAGA_BUSY": "Nothing was changed; try again.",
+    "TOO_MANY_WATCHERS": "`amends saga list` and `amends saga get` show how sagas stand; or try again later.",
     "LEDGER_UNAVAILABLE": "Nothing was stored; try again.",
     "STOPPING": "Try again; the next coordinator answers.",
     "COORDINATOR_FAULT": "The coordinator's log says more.",
@@ -75,8 +80,8 @@ async def participants_at(address: str) -> AsyncGenerator[RegistryServiceStub]:
 @asynccontextmanager
 async def _channel_to(address: str) -> AsyncGenerator[grpc.aio.Channel]:
     target = checked_address(address)
-    options = [("grpc.enable_http_proxy", 0)] if target.startswith(LOOPBACK) else []
-    async with grpc.aio.insecure_channel(target, options=options) as channel:
+    proxy = [("grpc.enable_http_proxy", 0)] if target.startswith(LOOPBACK) else []
+    async with grpc.aio.insecure_channel(target, options=[*CHANNEL_OPTIONS, *proxy]) as channel:
         try:
             yield channel
         except grpc.aio.AioRpcError as error:

@@ -120,8 +120,10 @@ def _packed(pool: DescriptorPool, wanted: Descriptor, text: str, option: str) ->
     return Any(type_url=f"type.googleapis.com/{name}", value=message.SerializeToString(deterministic=True))
 
 
-def saga_json(saga: Saga, pool: DescriptorPool) -> str:
-    """The saga as JSON; a payload whose type is not in the pool is shown as its bytes in base64."""
+def saga_json(saga: Saga, pool: DescriptorPool, *, indent: int | None = 2) -> str:
+    """The saga as JSON, on one line where `indent` is None; a payload whose type is not in the pool is shown as its
+    bytes in base64.
+    """
     bare = Saga()
     bare.CopyFrom(saga)
     bare.ClearField("input")
@@ -139,7 +141,7 @@ def saga_json(saga: Saga, pool: DescriptorPool) -> str:
             row["request"] = _payload_json(intent.request, pool)
         if intent.HasField("response"):
             row["response"] = _payload_json(intent.response, pool)
-    return json.dumps(shown, indent=2, ensure_ascii=False)
+    return json.dumps(shown, indent=indent, ensure_ascii=False)
 
 
 # JSON has no narrower type than this: whatever protobuf's mapping gives.

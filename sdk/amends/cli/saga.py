@@ -1,52 +1,46 @@
-"""The commands that start sagas and look at them: `saga start`, `saga get`, `saga list`."""
+"""The commands that start a saga and look at one: `saga start`, `saga get`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from enum import StrEnum
 from typing import Annotated
 
 import grpc
 import typer
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.duration_pb2 import Duration
-from rich.text import Text
 
-from amends.cli.connection import CALL_TIMEOUT_S, DEFAULT_COORDINATOR, Coordinator, explain, reason_of, sagas_at
+from amends.cli.connection import (
+    BROKEN_OFF,
+    CALL_TIMEOUT_S,
+    DEFAULT_COORDINATOR,
+    Coordinator,
+    explain,
+    reason_of,
+    sagas_at,
+)
 from amends.cli.errors import CommandError
-from amends.cli.formats import LONGEST_NAME, cut, instant
-from amends.cli.payloads import input_from_json, pool_of, read_text, saga_json
-from amends.cli.show import age, columns, console, saga_state, saga_tree, state_text
+from amends.cli.filters import read_labels
+from amends.cli.formats import cut
+from amends.cli.payload_types import types_of
+from amends.cli.payloads import input_from_json, read_text, saga_json
+from amends.cli.show import console, saga_state, saga_tree
 from amends.v1.saga_pb2 import Saga
 from amends.v1.saga_service_pb2 import (
     GetSagaDefinitionRequest,
     GetSagaRequest,
-    ListSagasRequest,
     StartSagaRequest,
     StartSagaResponse,
     WaitSagaRequest,
 )
 from amends.v1.saga_service_pb2_grpc import SagaServiceStub
 
-PAGE_SIZE = 1_000
 WAIT_S = 30
-BROKEN_OFF = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
 NOT_OVER = (Saga.STATE_RUNNING, Saga.STATE_COMPENSATING)
 
 saga_commands = typer.Typer(
     help="Start sagas and look at them.", no_args_is_help=True, rich_markup_mode=None, add_completion=False
 )
-
-
-class StateName(StrEnum):
-    """The states of a saga, as they are written on the command line."""
-
-    RUNNING = "running"
-    COMMITTED = "committed"
-    COMPENSATING = "compensating"
-    COMPENSATED = "compensated"
-    COMPENSATION_FAILED = "compensation_failed"
 
 
 @saga_commands.command()
@@ -63,7 +57,7 @@ def start(
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Start a saga of a registered definition. With the id of a saga that exists it shows that one."""
-    text, labels = read_text(payload, "the input"), _read_labels(label or [])
+    text, labels = read_text(payload, "the input"), read_labels(label or [])
 
     async def begin() -> Saga:
         async with sagas_at(coordinator) as sagas:
@@ -97,51 +91,13 @@ def get(
     async def fetch() -> tuple[Saga, DescriptorPool]:
         async with sagas_at(coordinator) as sagas:
             saga = (await sagas.GetSaga(GetSagaRequest(saga_id=saga_id), timeout=CALL_TIMEOUT_S)).saga
-            return saga, await _types_of(sagas, saga) if as_json else DescriptorPool()
+            return saga, await types_of(sagas, saga) if as_json else DescriptorPool()
 
     saga, types = asyncio.run(fetch())
     if as_json:
         typer.echo(saga_json(saga, types))
     else:
         console().print(saga_tree(saga))
-
-
-@saga_commands.command("list")
-def list_sagas(
-    state: Annotated[list[StateName] | None, typer.Option(help="Only sagas in this state; may be repeated.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
-    coordinator: Coordinator = DEFAULT_COORDINATOR,
-) -> None:
-    """List sagas, newest first, one per line."""
-    states = [Saga.State.Value(f"STATE_{name.upper()}") for name in state or []]
-
-    async def fetch() -> list[Saga]:
-        async with sagas_at(coordinator) as sagas:
-            # One more than asked for, so that the end of the list can say whether there are more.
-            return [saga async for saga in _listed(sagas, states, limit + 1)]
-
-    found = asyncio.run(fetch())
-    if not found:
-        typer.echo("no sagas" if not states else "no sagas in these states", err=True)
-        return
-    output = console()
-    titles = ["SAGA", "DEFINITION", "STATE", "BEGUN", "TOOK", ""]
-    for line in columns(titles, [_cells(saga) for saga in found[:limit]]):
-        output.print(line, soft_wrap=True)
-    if len(found) > limit:
-        typer.echo(f"these are the newest {limit}; --limit shows more", err=True)
-
-
-def _read_labels(pairs: list[str]) -> dict[str, str]:
-    labels: dict[str, str] = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not key or not equals:
-            raise CommandError(f"--label {cut(pair)!r} is no label: write KEY=VALUE.")
-        if key in labels:
-            raise CommandError(f"--label {cut(key)} is given twice; a saga has one value for each.")
-        labels[key] = value
-    return labels
 
 
 async def _start(sagas: SagaServiceStub, request: StartSagaRequest, address: str) -> StartSagaResponse:
@@ -172,37 +128,3 @@ async def _ended(sagas: SagaServiceStub, saga_id: str, address: str) -> Saga:
             next(explain(error, address)),
             f"The saga is durable and goes on by itself: ask again with `amends saga get {saga_id}`.",
         ) from error
-
-
-async def _types_of(sagas: SagaServiceStub, saga: Saga) -> DescriptorPool:
-    """The types of the saga's payloads; none if its definition can't be had, then they are shown as bytes."""
-    request = GetSagaDefinitionRequest(name=saga.definition_name, version=saga.definition_version)
-    try:
-        return pool_of((await sagas.GetSagaDefinition(request, timeout=CALL_TIMEOUT_S)).definition)
-    except (grpc.aio.AioRpcError, CommandError):
-        return DescriptorPool()
-
-
-async def _listed(sagas: SagaServiceStub, states: list[Saga.State.ValueType], wanted: int) -> AsyncIterator[Saga]:
-    """The newest sagas, page by page."""
-    token = ""
-    while wanted > 0:
-        request = ListSagasRequest(states=states, page_size=min(wanted, PAGE_SIZE), page_token=token)
-        page = await sagas.ListSagas(request, timeout=CALL_TIMEOUT_S)
-        for saga in page.sagas[:wanted]:
-            yield saga
-        wanted -= len(page.sagas)
-        token = page.next_page_token
-        if not token:
-            return
-
-
-def _cells(saga: Saga) -> list[Text]:
-    return [
-        Text(cut(saga.saga_id), "bold"),
-        Text(cut(saga.definition_name, LONGEST_NAME)),
-        state_text(saga_state(saga)),
-        Text(instant(saga.create_time) if saga.HasField("create_time") else ""),
-        Text(age(saga).removeprefix("in ") if saga.HasField("end_time") else "-"),
-        Text("attention required" if saga.attention_required else "", "bold red"),
-    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self, TypeVar
 
@@ -41,6 +41,8 @@ from amends.v1.saga_service_pb2 import (
     StartSagaResponse,
     WaitSagaRequest,
     WaitSagaResponse,
+    WatchSagaRequest,
+    WatchSagaResponse,
 )
 from shop.orders.v1.orders_pb2 import DESCRIPTOR, OrderPlaced, PlaceOrder
 
@@ -51,6 +53,7 @@ Response = TypeVar("Response", bound=Message)
 class SagaApi:
     """The service. Tests put sagas and definitions in, and read what was asked.
 
+    `changes` are what a stream tells of a saga, one after the other; None breaks it off.
     `refusals` holds, by method name, what is answered instead.
     """
 
@@ -58,6 +61,8 @@ class SagaApi:
         self.definitions = {"order": order_definition()}
         self.sagas: dict[str, Saga] = {}
         self.started: list[StartSagaRequest] = []
+        self.changes: dict[str, list[Saga | None]] = {}
+        self.watched: list[WatchSagaRequest] = []
         self.listed: list[ListSagasRequest] = []
         self.dead_letters = ListDeadLettersResponse()
         self.verbs: list[Message] = []
@@ -75,6 +80,7 @@ class SagaApi:
                         "GetSaga": self._method(self._get, GetSagaRequest),
                         "WaitSaga": self._method(self._wait, WaitSagaRequest),
                         "ListSagas": self._method(self._list, ListSagasRequest),
+                        "WatchSaga": self._stream(),
                         "AbortSaga": self._method(self._abort, AbortSagaRequest),
                     },
                 ),
@@ -146,6 +152,24 @@ class SagaApi:
         end = begin + min(request.page_size, self.page_size)
         chosen = [saga for saga in self.sagas.values() if not request.states or saga.state in request.states]
         return ListSagasResponse(sagas=chosen[begin:end], next_page_token=str(end) if end < len(chosen) else "")
+
+    def _stream(self) -> grpc.RpcMethodHandler[WatchSagaRequest, WatchSagaResponse]:
+        def answer(request: WatchSagaRequest, context: grpc.ServicerContext) -> Iterator[WatchSagaResponse]:
+            self.watched.append(request)
+            if "WatchSaga" in self.refusals:
+                self.refusals.pop("WatchSaga")(context)
+            for change in self.changes.get(request.saga_id, []):
+                if change is None:
+                    self.changes[request.saga_id] = self.changes[request.saga_id][1:]
+                    context.abort(grpc.StatusCode.UNAVAILABLE, "connection reset")
+                yield WatchSagaResponse(saga=change)
+                self.changes[request.saga_id] = self.changes[request.saga_id][1:]
+
+        return grpc.unary_stream_rpc_method_handler(
+            answer,
+            request_deserializer=WatchSagaRequest.FromString,
+            response_serializer=lambda made: made.SerializeToString(),
+        )
 
     def _letters(self, request: ListDeadLettersRequest, _: grpc.ServicerContext) -> ListDeadLettersResponse:
         self.verbs.append(request)

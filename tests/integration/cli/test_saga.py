@@ -1,4 +1,4 @@
-"""`amends saga start|get|list` against a coordinator's public API over real gRPC."""
+"""`amends saga start|get` against a coordinator's public API over real gRPC."""
 
 from __future__ import annotations
 
@@ -231,44 +231,3 @@ def test_get_as_json_shows_payloads_by_the_definitions_types(api: SagaApi, runne
     api.definitions.clear()
     without = json.loads(runner.invoke(app, command).stdout)
     assert set(without["input"]) == {"@type", "base64"}
-
-
-def test_list_is_one_line_for_each(api: SagaApi, runner: CliRunner) -> None:
-    """Every saga on a line of its own, whatever the terminal's width."""
-    api.sagas = {saga.saga_id: saga for saga in (stuck_saga(), committed_saga())}
-    done = runner.invoke(app, ["saga", "list", "--coordinator", api.address])
-    assert done.exit_code == 0, done.stderr
-    lines = [line.split() for line in done.stdout.splitlines()]
-    assert lines == [
-        ["SAGA", "DEFINITION", "STATE", "BEGUN", "TOOK"],
-        ["order-1043", "order", "COMPENSATING", "2026-11-30", "00:53:20Z", "-", "attention", "required"],
-        ["order-1042", "order", "COMMITTED", "2026-11-30", "00:53:20Z", "1.42", "s"],
-    ]
-
-
-def test_list_filters_and_pages(api: SagaApi, runner: CliRunner) -> None:
-    """States go to the coordinator; pages are read until the limit, and more than that is mentioned."""
-    api.page_size = 2
-    for number in range(6):
-        api.sagas[f"s{number}"] = Saga(saga_id=f"s{number}", state=Saga.STATE_COMPENSATED)
-    api.sagas["other"] = Saga(saga_id="other", state=Saga.STATE_RUNNING)
-    command = ["saga", "list", "--state", "compensated", "--coordinator", api.address]
-    some = runner.invoke(app, [*command, "--limit", "5"])
-    assert [line.split()[0] for line in some.stdout.splitlines()[1:]] == ["s0", "s1", "s2", "s3", "s4"]
-    assert some.stderr == "these are the newest 5; --limit shows more\n"
-    every = runner.invoke(app, [*command, "--limit", "6"])
-    assert (len(every.stdout.splitlines()), every.stderr) == (7, "")
-    assert all(list(request.states) == [Saga.STATE_COMPENSATED] for request in api.listed)
-
-
-def test_list_of_nothing(api: SagaApi, runner: CliRunner) -> None:
-    """Nothing found is no error, and nothing on standard output."""
-    done = runner.invoke(app, ["saga", "list", "--coordinator", api.address])
-    assert (done.exit_code, done.stdout, done.stderr) == (0, "", "no sagas\n")
-
-
-def test_list_of_an_unknown_state_is_refused(api: SagaApi, runner: CliRunner) -> None:
-    """The states that there are, are named."""
-    done = runner.invoke(app, ["saga", "list", "--state", "stuck", "--coordinator", api.address])
-    assert done.exit_code == 2
-    assert "compensation_failed" in done.stderr

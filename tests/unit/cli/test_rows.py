@@ -1,0 +1,58 @@
+"""How far a saga is, in a list on a terminal and in a pipe."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from amends.cli.rows import progress, saga_line
+from amends.v1.saga_pb2 import Saga
+from tests.unit.cli.sagas import committed_saga, stuck_saga
+
+PIPE = Console(file=io.StringIO(), force_terminal=False)
+
+
+def terminal(encoding: str) -> Console:
+    """A terminal that knows the characters of this encoding."""
+    return Console(file=io.TextIOWrapper(io.BytesIO(), encoding=encoding), force_terminal=True)
+
+
+@pytest.mark.parametrize(
+    ("saga", "bar", "words"),
+    [
+        (Saga(state=Saga.STATE_RUNNING, step_count=5, succeeded_step_count=2), "████░░░░░░ 2/5", "2/5"),
+        (Saga(state=Saga.STATE_RUNNING, step_count=3), "░░░░░░░░░░ 0/3", "0/3"),
+        (Saga(state=Saga.STATE_RUNNING, step_count=2, succeeded_step_count=2), "██████████ 2/2", "2/2"),
+        (Saga(state=Saga.STATE_RUNNING, step_count=2, succeeded_step_count=3), "██████████ 3/2", "3/2"),
+        (
+            Saga(state=Saga.STATE_COMPENSATING, step_count=5, succeeded_step_count=4, compensations_owed=1),
+            "███████░░░ 1 to undo",
+            "1 to undo",
+        ),
+        (
+            Saga(state=Saga.STATE_COMPENSATION_FAILED, step_count=5, succeeded_step_count=1, compensations_owed=2),
+            "░░░░░░░░░░ 2 to undo",
+            "2 to undo",
+        ),
+        (Saga(state=Saga.STATE_COMPENSATING, step_count=5), "██████████ 0 to undo", "0 to undo"),
+        (Saga(state=Saga.STATE_RUNNING), "-", "-"),
+        (Saga(state=Saga.STATE_COMMITTED, step_count=2, succeeded_step_count=2), "-", "-"),
+        (Saga(state=Saga.STATE_COMPENSATED, step_count=2, succeeded_step_count=1), "-", "-"),
+        (Saga(state=99, step_count=2), "-", "-"),  # type: ignore[arg-type]  # of a newer coordinator
+    ],
+)
+def test_progress(saga: Saga, bar: str, words: str) -> None:
+    """Forward by the steps that succeeded, backward by what is still to be undone; a pipe gets the words."""
+    assert progress(saga, terminal("utf-8")).plain == bar
+    assert progress(saga, PIPE).plain == words
+    assert progress(saga, terminal("ascii")).plain == bar.replace("█", "#").replace("░", ".")
+
+
+def test_a_line_for_itself() -> None:
+    """What isn't there takes no place."""
+    assert saga_line(stuck_saga(), PIPE).plain == (
+        "order-1043  order  COMPENSATING  2 to undo  2026-11-30 00:53:20Z  attention required"
+    )
+    assert saga_line(committed_saga(), PIPE).plain == "order-1042  order  COMMITTED  2026-11-30 00:53:20Z  1.42 s"
