@@ -7,9 +7,10 @@ import io
 import pytest
 from rich.console import Console
 
-from amends.cli.rows import progress, saga_line
+from amends.cli.rows import progress, saga_line, saga_rows
 from amends.v1.saga_pb2 import Saga
-from tests.unit.cli.sagas import committed_saga, stuck_saga
+from tests.docs.pages import CHECKOUT
+from tests.unit.cli.sagas import at, committed_saga, stuck_saga
 
 PIPE = Console(file=io.StringIO(), force_terminal=False)
 
@@ -48,6 +49,17 @@ def test_progress(saga: Saga, bar: str, words: str) -> None:
     assert progress(saga, terminal("utf-8")).plain == bar
     assert progress(saga, PIPE).plain == words
     assert progress(saga, terminal("ascii")).plain == bar.replace("█", "#").replace("░", ".")
+
+
+def test_the_list_in_the_docs_is_what_is_printed() -> None:
+    """docs/operating.md shows what a terminal shows."""
+    running = Saga(saga_id="order-1044", definition_name="order", step_count=5, succeeded_step_count=2)
+    running.state = Saga.STATE_RUNNING
+    running.create_time.CopyFrom(at(0))
+    undoing = stuck_saga()
+    undoing.succeeded_step_count, undoing.compensations_owed = 3, 1
+    lines = [line.plain for line in saga_rows([running, undoing, committed_saga()], terminal("utf-8"))]
+    assert "\n".join(lines) in (CHECKOUT / "docs" / "operating.md").read_text("utf-8")
 
 
 def test_a_line_for_itself() -> None:
