@@ -242,6 +242,11 @@ class Step(Generic[Req, Res]):
                 f"step {self.name!r} answers {wanted.full_name}, but its lookup {call.method.full_name} answers "
                 f"{given.full_name}: a lookup answers what its action answers"
             )
+        if call.method.full_name == self.action.call.method.full_name:
+            raise DefinitionError(
+                f"step {self.name!r} is looked up by its own action, which would be done once more under another key: "
+                "name a method that only tells what became of it"
+            )
         options = CallOptions(timeout=timeout, retry=retry, guarantee=guarantee)
         readable = Readable(steps=ancestors_of(self.after) | {self.name})
         self.lookup = self._side_call(call, options, f"the lookup of step {self.name!r}", readable)

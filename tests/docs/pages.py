@@ -10,7 +10,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent.parent
 README = CHECKOUT / "README.md"
 
 _NAMED_FILE = re.compile(
-    r"^`(?P<name>[a-z_]+\.(?:py|proto))`\n\n```[a-z]+\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
+    r"^`(?P<name>[a-z_]+\.(?:py|proto|json))`\n\n```[a-z]+\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
 _CONSOLE = re.compile(r"^```console\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -53,7 +53,7 @@ class CallResolver:
             _add_annotated_calls(step, action, options)
         self._check_guarantee(step.guarantee, f"{path}.guarantee")
         self._fill_call(step.action, step, options, f"{path}.action")
-        self._fill_compensation(step, f"{path}.compensation", undo_origin)
+        self._fill_compensation(step, action, f"{path}.compensation", undo_origin)
         self._fill_lookup(step, action, f"{path}.lookup", lookup_origin)
         may_look_up = step.kind != pb.STEP_KIND_READ_ONLY
         fill_action_codes(step, options, f"{path}.action", self._faults, may_look_up=may_look_up)
@@ -72,7 +72,7 @@ class CallResolver:
         fill_action_codes(step, options, f"{path}.action", self._faults, may_look_up=False)
         return _types_of(action)
 
-    def _fill_compensation(self, step: pb.Step, path: str, origin: str) -> None:
+    def _fill_compensation(self, step: pb.Step, action: MethodDescriptor | None, path: str, origin: str) -> None:
         if step.HasField("compensation"):
             method = self._method(step.compensation.method, f"{path}.method", origin)
             options = annotation_of(method) if method is not None else None
@@ -82,7 +82,7 @@ class CallResolver:
                 self._faults.add(
                     path, "only a compensatable step is undone; leave it out, or make the step compensatable"
                 )
-        elif step.kind == pb.STEP_KIND_COMPENSATABLE:
+        elif step.kind == pb.STEP_KIND_COMPENSATABLE and action is not None:  # else its annotation isn't known
             self._faults.add(
                 path,
                 "a compensatable step needs one: give it here, or on the action's method as"
@@ -92,6 +92,11 @@ class CallResolver:
     def _fill_lookup(self, step: pb.Step, action: MethodDescriptor | None, path: str, origin: str) -> None:
         if not step.HasField("lookup"):
             return
+        if step.kind == pb.STEP_KIND_READ_ONLY:
+            self._faults.add(path, "a read-only step is only repeated, there is nothing to look up; leave it out")
+        elif step.lookup.method and step.lookup.method == step.action.method:
+            reason = "it is the action itself, which would be done once more under another key"
+            self._faults.add(f"{path}.method", f"{reason}; name a method that only tells what became of it")
         lookup = self._method(step.lookup.method, f"{path}.method", origin)
         self._fill_call(step.lookup, step, annotation_of(lookup) if lookup is not None else None, path)
         refuse_codes_of_lookup(step.lookup, path, self._faults)

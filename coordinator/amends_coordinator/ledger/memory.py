@@ -204,7 +204,10 @@ class MemoryLedger(MemoryRepairs):
     async def put_definition(self, definition: StoredDefinition) -> StoredDefinition:
         """See the port."""
         await self._writing()
-        return self.store.definitions.setdefault((definition.name, definition.version), definition)
+        times = [each.created_time for each in self.store.definitions.values() if each.name == definition.name]
+        created_time = max([definition.created_time, *(Instant(time + 1) for time in times)])
+        newest = replace(definition, created_time=created_time)
+        return self.store.definitions.setdefault((definition.name, definition.version), newest)
 
     async def get_definition(self, name: str, version: DefinitionVersion | None) -> StoredDefinition | None:
         """See the port."""

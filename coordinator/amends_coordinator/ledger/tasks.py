@@ -158,13 +158,14 @@ def postpone(connection: Connection, ids: Sequence[SagaId], due_time: Instant) -
 
 
 def put_definition(connection: Connection, dialect: SqlDialect, definition: StoredDefinition) -> StoredDefinition:
-    """Store a definition unless it exists; answers what is stored."""
+    """Store a definition unless it exists, as the newest of its name; answers what is stored."""
     table = schema.saga_definition
+    newest = connection.execute(select(func.max(table.c.created_time)).where(table.c.name == definition.name)).scalar()
     row = {
         "name": definition.name,
         "version": definition.version,
         "content": definition.content,
-        "created_time": definition.created_time,
+        "created_time": definition.created_time if newest is None else max(definition.created_time, newest + 1),
     }
     connection.execute(dialect.insert_new(table), row)
     stored = select(table).where(table.c.name == definition.name, table.c.version == definition.version)

@@ -320,7 +320,9 @@ class Ledger(Repairs, Protocol):
         ...
 
     async def put_definition(self, definition: StoredDefinition) -> StoredDefinition:
-        """Store a definition unless its name and version exist; answers what is stored."""
+        """Store a definition unless its name and version exist; answers what is stored. A new version counts as created
+        later than every other of its name, whatever its clock says: that decides with which one new sagas begin.
+        """
         ...
 
     async def get_definition(self, name: str, version: DefinitionVersion | None) -> StoredDefinition | None:

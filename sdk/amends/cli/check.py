@@ -44,6 +44,8 @@ def check(
         output = console()
         for each in found:
             print_report(each, output)
+    if any(each.source.endswith(".json") and each.lacks_types for each in found):
+        typer.echo("Types that a definition file doesn't carry come from --descriptors FILE or --proto FILE.", err=True)
     raise typer.Exit(int(any(each.faults or (strict and each.warnings) for each in found)))
 
 

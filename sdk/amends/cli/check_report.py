@@ -43,6 +43,11 @@ class Checked:
         """What its author should know."""
         return self.outlook.warnings if self.outlook is not None else ()
 
+    @property
+    def lacks_types(self) -> bool:
+        """Whether it carries no types at all, and a fault says so."""
+        return bool(self.faults) and self.definition is not None and not self.definition.descriptors.file
+
     def step_at(self, path: str) -> str:
         """The name of the step that a path leads into; empty where it leads into none."""
         found = PLACE.match(path)

@@ -11,6 +11,7 @@ import importlib.util
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -96,10 +97,12 @@ def _imported(place: str) -> ModuleType:
     if is_file and not path.is_file():
         raise CommandError(f"no such file: {place}", exit_code=USAGE)
     try:
-        if is_file:
-            return _imported_file(path.resolve())
-        _search_in(Path.cwd())
-        return importlib.import_module(place)
+        # What a module prints when it is imported must not stand in the middle of a report.
+        with redirect_stdout(sys.stderr):
+            if is_file:
+                return _imported_file(path.resolve())
+            _search_in(Path.cwd())
+            return importlib.import_module(place)
     except FAULTS:
         raise
     except SyntaxError as error:

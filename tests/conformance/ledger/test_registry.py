@@ -37,6 +37,18 @@ async def test_the_newest_definition_of_a_name(ledger: Ledger) -> None:
     assert await ledger.get_definition("order", DEFINITION.version) == DEFINITION
 
 
+async def test_the_version_that_was_stored_last_is_the_newest(ledger: Ledger) -> None:
+    """F19: also where its clock went back, or stood still: new sagas begin with what was registered last."""
+    stored = DEFINITION
+    for number, time in enumerate((after(-5), after(0), after(-9))):
+        later = replace(DEFINITION, version=DefinitionVersion(f"{9 - number:016x}"), created_time=time)
+        stored = await ledger.put_definition(later)
+        assert stored.version == later.version
+        assert await ledger.get_definition("order", None) == stored
+    assert await ledger.put_definition(DEFINITION) == DEFINITION
+    assert await ledger.get_definition("order", None) == stored
+
+
 async def test_unknown_definitions(ledger: Ledger) -> None:
     """What isn't there is None."""
     assert await ledger.get_definition("nothing", None) is None

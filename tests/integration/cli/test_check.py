@@ -156,7 +156,14 @@ def test_what_the_builder_refuses_is_a_fault_too(
 def test_one_saga_of_several_and_none_twice(folder: Path, runner: CliRunner) -> None:
     """`module:name` chooses; a saga that stands in two targets is checked once."""
     (folder / "two.py").write_text(
-        HEAD + 'trip.pivot("pay", Pay())\nalias = trip\nrest = Saga("rest", input=Trip)\nrest.read_only("pay", Pay())\n'
+        HEAD
+        + """
+trip.pivot("pay", Pay())
+alias = trip
+rest = Saga("rest", input=Trip)
+rest.read_only("pay", Pay())
+print("what a module prints stands in no report")
+"""
     )
 
     def names(*targets: str) -> list[str]:
@@ -235,6 +242,7 @@ def test_types_from_a_descriptor_set(folder: Path, runner: CliRunner) -> None:
     done = check(runner, target)
     assert done.exit_code == 1
     assert f"input_type: no message type '{PACKAGE}.Trip' in the descriptors" in done.stdout
+    assert done.stderr.endswith("come from --descriptors FILE or --proto FILE.\n")
     (folder / "types.binpb").write_bytes(b"\xff")
     assert "types.binpb is no descriptor set." in check(runner, target, "--descriptors", "types.binpb").stderr
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from amends.v1 import saga_definition_pb2 as pb
 from amends_coordinator.definitions.compiled import compile_definition
+from amends_coordinator.definitions.outlook import outlook_of
 from amends_coordinator.definitions.registration import InvalidDefinitionError, resolve
 from tests.unit.definitions.samples import ANNOUNCED, PACKAGE, SERVICE, TRIP, definition, stored
 
@@ -112,5 +113,6 @@ def test_a_damaged_definition_is_faulty_or_sound(data: st.DataObject) -> None:
     else:
         faults = ()
         assert resolve(resolved) == resolved
+        assert outlook_of(resolved).version == resolved.version
         assert compile_definition(stored(resolved)).version == resolved.version
     event("faulty" if faults else "sound")
