@@ -6,7 +6,7 @@ import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 from typing import Any as Json
 
 import typer
@@ -59,7 +59,7 @@ def read_definition(path: Path, described: FileDescriptorSet) -> SagaDefinition:
         CommandError: it can't be read, or is no definition; names the field.
     """
     try:
-        given = json.loads(path.read_text("utf-8"))
+        given: Json = json.loads(path.read_text("utf-8"))
     except OSError as error:
         raise CommandError(f"can't read {path}: {error.strerror or error}", exit_code=USAGE) from error
     except (ValueError, RecursionError) as error:
@@ -68,10 +68,11 @@ def read_definition(path: Path, described: FileDescriptorSet) -> SagaDefinition:
         raise CommandError(
             f"{path} must be a JSON object with the fields of amends.v1.SagaDefinition.", exit_code=USAGE
         )
-    carried = _parsed(path, {"descriptors": given.get("descriptors", {})}, SagaDefinition())
+    fields = cast("dict[str, Json]", given)
+    carried = _parsed(path, {"descriptors": fields.get("descriptors", {})}, SagaDefinition())
     names = {file.name for file in carried.descriptors.file}
     carried.descriptors.file.extend(file for file in described.file if file.name not in names)
-    definition = _parsed(path, given, carried)
+    definition = _parsed(path, fields, carried)
     definition.descriptors.CopyFrom(carried.descriptors)
     return definition
 

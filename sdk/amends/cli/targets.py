@@ -15,7 +15,7 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
@@ -76,7 +76,7 @@ def _built(source: str, saga: Saga[Any, Any]) -> Candidate:
 
 
 def _sagas(module: ModuleType, target: str, name: str) -> Iterator[tuple[str, Saga[Any, Any]]]:
-    known = {attribute: value for attribute, value in vars(module).items() if isinstance(value, Saga)}
+    known = dict(_at_module_level(module))
     if not known:
         raise CommandError(
             f"{target}: there is no amends.Saga at module level.",
@@ -88,6 +88,12 @@ def _sagas(module: ModuleType, target: str, name: str) -> Iterator[tuple[str, Sa
             f"{target}: {name!r} is no amends.Saga; the module has: {', '.join(sorted(known))}.", exit_code=USAGE
         )
     yield from ((attribute, saga) for attribute, saga in known.items() if name in ("", attribute))
+
+
+def _at_module_level(module: ModuleType) -> Iterator[tuple[str, Saga[Any, Any]]]:
+    for attribute, value in vars(module).items():
+        if isinstance(value, Saga):
+            yield attribute, cast("Saga[Any, Any]", value)
 
 
 def _imported(place: str) -> ModuleType:
