@@ -15,7 +15,7 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
@@ -93,7 +93,8 @@ def _sagas(module: ModuleType, target: str, name: str) -> Iterator[tuple[str, Sa
 def _at_module_level(module: ModuleType) -> Iterator[tuple[str, Saga[Any, Any]]]:
     for attribute, value in vars(module).items():
         if isinstance(value, Saga):
-            yield attribute, cast("Saga[Any, Any]", value)
+            saga: Saga[Any, Any] = value
+            yield attribute, saga
 
 
 def _imported(place: str) -> ModuleType:
