@@ -15,7 +15,7 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeGuard
 
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
@@ -92,9 +92,12 @@ def _sagas(module: ModuleType, target: str, name: str) -> Iterator[tuple[str, Sa
 
 def _at_module_level(module: ModuleType) -> Iterator[tuple[str, Saga[Any, Any]]]:
     for attribute, value in vars(module).items():
-        if isinstance(value, Saga):
-            saga: Saga[Any, Any] = value
-            yield attribute, saga
+        if _is_saga(value):
+            yield attribute, value
+
+
+def _is_saga(value: object) -> TypeGuard[Saga[Any, Any]]:
+    return isinstance(value, Saga)
 
 
 def _imported(place: str) -> ModuleType:
