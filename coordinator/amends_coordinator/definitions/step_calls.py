@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from amends_coordinator.definitions.errors import FaultList
     from amends_coordinator.definitions.schema import Schema
 
+LONGEST_METHOD = 256
+"""What the ledger has room for, in characters."""
+
 
 def annotation_of(method: MethodDescriptor) -> annotations_pb2.StepOptions | None:
     """What `option (amends.v1.step)` says on a method; None if it isn't there.
@@ -137,6 +140,12 @@ class CallResolver:
         if isinstance(method, DescriptorError):
             self._faults.add(path, f"{method}{origin}")
             return None
+        if len(full_name) > LONGEST_METHOD:
+            self._faults.add(
+                path,
+                f"{quote(full_name)} has {len(full_name)} characters; a method with its package and service has at "
+                f"most {LONGEST_METHOD}{origin}",
+            )
         if method.client_streaming or method.server_streaming:
             self._faults.add(path, f"{quote(full_name)} streams; a step calls a unary method{origin}")
         return method

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from amends_coordinator.core.decide import decide
 from amends_coordinator.core.events import BindingFailed, Event, Moment
 from amends_coordinator.core.states import SagaState
+from amends_coordinator.core.text import clean_text
 from amends_coordinator.definitions.errors import BindingError
 from amends_coordinator.engine.choosing import choose_participants
 
@@ -63,7 +64,7 @@ def _bind(
         if len(request) > payload_limit_bytes:
             raise BindingError(f"it has {len(request)} bytes, the limit is {payload_limit_bytes}")
     except BindingError as error:
-        failed = BindingFailed(at, intent.step, intent.direction, str(error))
+        failed = BindingFailed(at, intent.step, intent.direction, clean_text(str(error)))
         return decision.followed_by(decide(decision.saga, failed), instead_of=intent)
     decision.fill_request(intent, request)
     return decision
