@@ -95,9 +95,8 @@ class Town:
 
     def outcomes(self, name: str, saga_id: str, method: str) -> list[object]:
         """How the calls of a saga to a method ended, as the bank saw them."""
-        asked = (
-            f"SELECT outcome FROM call_journal WHERE (saga_id, method) = ('{saga_id}', '{method}') ORDER BY entry_id"
-        )
+        which = f"saga_id = '{saga_id}' AND method = '{method}'"
+        asked = f"SELECT outcome FROM call_journal WHERE {which} ORDER BY entry_id"
         return [outcome for (outcome,) in query(self.data / f"{name}.db", asked)]
 
     async def _instances(self, name: str) -> set[str]:

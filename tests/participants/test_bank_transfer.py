@@ -69,7 +69,7 @@ def not_sent(saga: saga_pb2.Saga, step: str, direction: saga_pb2.Direction.Value
 
 
 async def test_what_is_done_when() -> None:
-    """S6: what can be refused comes before the money has arrived, or is that step itself; after it nothing is returned."""
+    """S6: what can be refused comes before the money has arrived, or is that step; after it nothing is returned."""
     steps = resolve(transfer.definition()).steps
     assert [(step.name, step.kind, step.participant_input) for step in steps] == [
         ("debit", StepKind.STEP_KIND_COMPENSATABLE, "from_bank"),
@@ -119,8 +119,8 @@ async def test_what_is_refused_on_either_side_leaves_all_money_where_it_was(plac
 
 
 async def test_a_bank_that_is_closed_is_waited_for_wherever_it_opens(place: Town, client: SagaClient) -> None:
-    """L1, S4: while the second bank is closed the money waits at the first. A credit that is refused then is returned to
-    the first, which was closed meanwhile: its return waits, too, and goes to no other bank.
+    """L1, S4: while the second bank is closed the money waits at the first. If its credit is refused then, it is
+    returned to the first, which was closed meanwhile: the return waits, too, and goes to no other bank.
     """
     before = (place.balance(ALICE), place.balance(BOB))
     await place.close("bank-b")
@@ -142,8 +142,8 @@ async def test_a_bank_that_is_closed_is_waited_for_wherever_it_opens(place: Town
 
 @pytest.mark.parametrize("killed", ["coordinator", "bank-b", "all"])
 async def test_a_kill_while_the_money_arrives(place: Town, client: SagaClient, killed: str) -> None:
-    """S2, V6: Bob has the money and nobody has heard so. Whoever is killed then: the credit is sent to the same bank with
-    the same key, is there once, and the transfer is completed.
+    """S2, V6: Bob has the money and nobody has heard so. Whoever is killed then: the credit is sent to the same bank
+    with the same key, is there once, and the transfer is completed.
     """
     await place.close("bank-b")
     await place.open("bank-b", *HELD)
@@ -161,4 +161,5 @@ async def test_a_kill_while_the_money_arrives(place: Town, client: SagaClient, k
     assert isinstance(await ended(handle, place), Committed)
     assert place.balance(BOB) == before + 700
     outcomes = place.outcomes("bank-b", handle.saga_id, "Credit")
-    assert (outcomes[0] == "done", "done" in outcomes[1:], "replayed" in outcomes) == (False, False, True)
+    assert "done" not in outcomes  # the call that did it was never answered
+    assert "replayed" in outcomes
