@@ -162,8 +162,10 @@ def _of_definition(name: str, version: str) -> Callable[[SagaState], Lane]:
             return _in_state(state)
         if not version:
             return _settled("ix_saga_definition", state, {"definition"}, saga.definition_name == name)
-        both = and_(saga.definition_version == version, saga.definition_name == name)
-        return _settled("ix_saga_definition_version", state, {"definition", "version"}, both)
+        # Its name is part of what a version is computed from. Asked for the name as well, PostgreSQL may take the index
+        # of names, and go through all of them for an old version.
+        covered = {"definition", "version"}
+        return _settled("ix_saga_definition_version", state, covered, saga.definition_version == version)
 
     return lane
 

@@ -363,7 +363,7 @@ class ListSagasRequest(_message.Message):
     page_size: _builtins.int
     """Size of a page. Default 100, at most 1,000."""
     page_token: _builtins.str
-    """`next_page_token` of the page before; the filters have to be the same. Empty: the first page."""
+    """`next_page_token` of the page before; with other filters than that one's it is refused. Empty: the first page."""
     definition_name: _builtins.str
     """Only sagas of the definition of this name. Empty: of all."""
     definition_version: _builtins.str
@@ -375,8 +375,8 @@ class ListSagasRequest(_message.Message):
     compensations_owed: _builtins.bool
     """Only sagas that still owe compensations. Default: all."""
     participant: _builtins.str
-    """Only sagas that have a step which this participant serves: by name, or because it serves the step's service. Empty:
-    all.
+    """Only sagas that have a step which this participant serves: the step names it, the saga's input chose it, or nobody is
+    named and it serves the step's service. Empty: all.
     """
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[_saga_pb2.Saga.State.ValueType]:
@@ -442,10 +442,10 @@ class ListSagasResponse(_message.Message):
     SAGAS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Token of the next page. Empty: this is the last one."""
+    """Token of the next page. Empty: this is the last one, however many sagas are on it."""
     @_builtins.property
     def sagas(self) -> _containers.RepeatedCompositeFieldContainer[_saga_pb2.Saga]:
-        """The sagas, newest first, without their ledger rows."""
+        """The sagas, newest first, without their ledger rows. Those whose rows can't be read are left out."""
 
     def __init__(
         self,

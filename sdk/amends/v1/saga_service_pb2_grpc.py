@@ -155,7 +155,9 @@ class SagaServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListSagas(self, request, context):
-        """Lists sagas that every given filter lets through, newest first, without their ledger rows.
+        """Lists sagas that every given filter lets through, newest first, without their ledger rows. A page may be shorter than
+        asked for, even empty, while there are further ones: what is done for one is bounded, in work and in bytes. Sagas that
+        are started meanwhile change nothing about the following pages.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

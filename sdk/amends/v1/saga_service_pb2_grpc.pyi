@@ -32,7 +32,10 @@ class SagaServiceStub:
     GetSaga: _aio.UnaryUnaryMultiCallable[_saga_service_pb2.GetSagaRequest, _saga_service_pb2.GetSagaResponse]
     """Answers a saga with its ledger rows."""
     ListSagas: _aio.UnaryUnaryMultiCallable[_saga_service_pb2.ListSagasRequest, _saga_service_pb2.ListSagasResponse]
-    """Lists sagas that every given filter lets through, newest first, without their ledger rows."""
+    """Lists sagas that every given filter lets through, newest first, without their ledger rows. A page may be shorter than
+    asked for, even empty, while there are further ones: what is done for one is bounded, in work and in bytes. Sagas that
+    are started meanwhile change nothing about the following pages.
+    """
     WaitSaga: _aio.UnaryUnaryMultiCallable[_saga_service_pb2.WaitSagaRequest, _saga_service_pb2.WaitSagaResponse]
     """Answers the saga once it has ended, or as it is after `wait_timeout`. Safe to repeat."""
     WatchSaga: _aio.UnaryStreamMultiCallable[_saga_service_pb2.WatchSagaRequest, _saga_service_pb2.WatchSagaResponse]
@@ -113,7 +116,10 @@ class SagaServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _saga_service_pb2.ListSagasRequest,
         context: _aio.ServicerContext[_saga_service_pb2.ListSagasRequest, _abc.Awaitable[_saga_service_pb2.ListSagasResponse]],
     ) -> _abc.Awaitable[_saga_service_pb2.ListSagasResponse]:
-        """Lists sagas that every given filter lets through, newest first, without their ledger rows."""
+        """Lists sagas that every given filter lets through, newest first, without their ledger rows. A page may be shorter than
+        asked for, even empty, while there are further ones: what is done for one is bounded, in work and in bytes. Sagas that
+        are started meanwhile change nothing about the following pages.
+        """
 
     @_abc_1.abstractmethod
     def WaitSaga(

@@ -22,8 +22,9 @@ from tests.conformance.ledger.sagas import DEFINITION, after, new, plan_of, saga
 COUNT = 90
 LIMIT = 24
 NEWER = replace(DEFINITION, version=DefinitionVersion("1111111111111111"), created_time=after(1))
-OTHER = StoredDefinition(name="refund", version=DEFINITION.version, content=b"refund", created_time=after(2))
-"""The same version as another definition has: nothing forbids it."""
+OTHER = StoredDefinition(
+    name="refund", version=DefinitionVersion("2222222222222222"), content=b"refund", created_time=after(2)
+)
 
 BANK_A = "bank-a"
 SERVED = ServedBy(participant=BANK_A, names=frozenset({OTHER.name}), versions=frozenset({(NEWER.name, NEWER.version)}))

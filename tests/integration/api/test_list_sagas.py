@@ -164,9 +164,9 @@ async def test_a_page_fits_into_a_message(served: Served, monkeypatch: pytest.Mo
     monkeypatch.setattr(saga_list, "PIECE", 3)
     await served.register()
     for number in range(7):
-        request = start_request(f"s-{number}", payload=scenario_pb2.DoRequest(name="x" * 15_000))
+        big = start_request(f"s-{number}", payload=scenario_pb2.DoRequest(name="x" * 15_000))
         served.clock.advance(SECOND_US)
-        await served.sagas.StartSaga(request)
+        await served.sagas.StartSaga(big)
     pages: list[list[str]] = []
     request = pb.ListSagasRequest(page_size=5)
     while not pages or request.page_token:
