@@ -1,7 +1,7 @@
 """Drives one saga: decides one event after the other, writes each decision, and carries out its effects once durable.
 
 A driver holds its saga only while something is going on. When all that is left is to wait for longer than a few
-seconds,
+seconds, or others wait for its room,
 or the saga has ended, it returns, and the sweeper brings the saga back by its due time.
 """
 
@@ -28,6 +28,7 @@ from amends_coordinator.core.ids import Instant
 from amends_coordinator.core.states import Outcome
 from amends_coordinator.engine.binding import decide_and_bind
 from amends_coordinator.engine.calling import begun_later, call_request
+from amends_coordinator.engine.standing import place_of, places_of, waits_for
 from amends_coordinator.ports.ledger import LedgerUnavailableError, StoredSaga, SupersededError, Write
 
 if TYPE_CHECKING:
@@ -40,10 +41,11 @@ if TYPE_CHECKING:
     from amends_coordinator.definitions.compiled import CompiledDefinition
     from amends_coordinator.engine.lease import Lease
     from amends_coordinator.engine.settings import EngineSettings
+    from amends_coordinator.engine.standing import Standing
     from amends_coordinator.ports.clock import Clock
     from amends_coordinator.ports.directory import Directory
     from amends_coordinator.ports.ledger import Ledger
-    from amends_coordinator.ports.participants import Participants
+    from amends_coordinator.ports.participants import CallRequest, Participants
     from amends_coordinator.ports.telemetry import Telemetry
 
 LEDGER_PAUSE_S = 0.5
@@ -52,6 +54,9 @@ LEDGER_PAUSE_S = 0.5
 
 OUTAGE_US = 250_000
 """A write that took longer than this was held up: no attempt's budget is charged for it."""
+
+
+_CROWDED = "participant {name} has its share of the sagas in memory; this one waits in the ledger for its turn"
 
 
 class SagaLostError(Exception):
@@ -88,6 +93,7 @@ class Driver:
         stored: the saga as it was made durable last.
         definition: its definition, compiled.
         surroundings: what every driver of the node works with.
+        standing: where the saga counts; the driver keeps it true.
         settled: called when the saga has ended or can't go on without a person, each time that happens.
         written: called with the saga's id each time it was written, here or past this driver.
     """
@@ -98,6 +104,7 @@ class Driver:
         definition: CompiledDefinition,
         surroundings: Surroundings,
         *,
+        standing: Standing,
         settled: Callable[[StoredSaga], None],
         written: Callable[[SagaId], None],
     ) -> None:
@@ -105,6 +112,7 @@ class Driver:
         self._version = stored.version
         self._definition = definition
         self._around = surroundings
+        self._standing = standing
         self._settled = settled
         self._written = written
         self._events: deque[Event | None] = deque()  # None: somebody else wrote the saga
@@ -193,6 +201,8 @@ class Driver:
             return False
         if self._wake_time is None or self._winding_down:
             return True
+        if self._standing.is_in_the_way:
+            return True
         return self._wake_time - self._around.clock.now() > self._around.settings.idle_unload_s * 1e6
 
     async def _decide(self, event: Event | None) -> None:
@@ -234,17 +244,20 @@ class Driver:
 
     async def _append(self, decision: Decision) -> int:
         """Write until the ledger answers: an answer in hand is never thrown away because the database is down."""
+        names = places_of(decision.saga)
         write = Write(
             saga=decision.saga,
             seen_version=self._version,
             intents=decision.records.intents,
             dead_letters=decision.records.dead_letters,
+            waits_for=waits_for(names),
         )
         while True:
             began_s = self._around.clock.elapsed_s()
             try:
                 version = await self._around.ledger.append(write)
                 self._around.lease.renew(began_s)
+                self._standing.move(names)
                 return version
             except LedgerUnavailableError:
                 await asyncio.sleep(LEDGER_PAUSE_S)
@@ -254,6 +267,7 @@ class Driver:
             raise SagaLostError(f"saga {current.saga.id} is driven by {current.owner or 'nobody'} now")
         self._saga, self._version = current.saga, current.version
         self._written(current.saga.id)
+        self._standing.move(places_of(self._saga))
         self._forget_calls_that_were_closed()
 
     def _forget_calls_that_were_closed(self) -> None:
@@ -335,13 +349,24 @@ class Driver:
             if not self._around.lease.holds:
                 await self._around.lease.held()
             request = call_request(self._saga, effect, self._definition, now=self._around.clock.now())
-            answer = await self._around.participants.call(request)
+            answer = await self._send(request)
         except Exception as error:  # noqa: BLE001 - the port promises never to raise; if it does, nothing is known.
             self._around.telemetry.driver_failed(self._saga.id, error)
             answer = Answer(outcome=Outcome.UNKNOWN, message="the coordinator failed while it was calling")
         step, direction = _key(effect)
         self._calls.pop((step, direction), None)
         self._events.append(AttemptEnded(self._around.moment(), step, direction, effect.attempt, answer))
+
+    async def _send(self, request: CallRequest) -> Answer:
+        """Call a participant, unless it has its share of the memory already."""
+        standing = self._standing
+        names = standing.names
+        name = names[0] if len(names) == 1 else place_of(request.participant, request.method)
+        if not standing.admits(name):
+            return Answer(outcome=Outcome.NOT_SENT, message=_CROWDED.format(name=name))
+        answer = await self._around.participants.call(request)
+        standing.heard(name, answer)
+        return answer
 
     async def _go_on(self) -> None:
         await self._decide_all()
@@ -387,6 +412,7 @@ class Driver:
 
     async def _let_go(self) -> None:
         """Cancel what is still going on, and wait until it has stopped: no call outlives its driver."""
+        self._standing.leave()
         if self._timer is not None:
             self._timer.cancel()
         if self._over is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from amends_coordinator.core.states import DeadLetterReason, SagaState
 from amends_coordinator.core.text import clean_text
 from amends_coordinator.definitions.errors import DamagedPayloadError, DescriptorError, PayloadError
 from amends_coordinator.engine.driver import Driver, SagaLostError
+from amends_coordinator.engine.standing import Standing, participants_of
 from amends_coordinator.ports.ledger import (
     LedgerError,
     NodeFencedError,
@@ -29,7 +30,7 @@ from amends_coordinator.ports.ledger import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from amends_coordinator.core.effects import Effect
     from amends_coordinator.core.events import Event
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from amends_coordinator.definitions.catalog import Catalog
     from amends_coordinator.definitions.compiled import CompiledDefinition
     from amends_coordinator.engine.driver import Surroundings
+    from amends_coordinator.engine.shares import Shares
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 30.0
@@ -63,6 +65,7 @@ class Drivers:
     Args:
         around: what every driver works with.
         catalog: the compiled definitions.
+        shares: how the room in memory is shared out.
         settled: called each time a saga has ended or can't go on without a person, as it was made durable then.
         written: called with a saga's id each time it was written, and each time a driver takes it up.
         left: called each time a driver has let go of a saga: its id, and the saga as it was made durable last (None
@@ -75,6 +78,7 @@ class Drivers:
         around: Surroundings,
         catalog: Catalog,
         *,
+        shares: Shares,
         settled: Callable[[StoredSaga], None],
         written: Callable[[SagaId], None],
         left: Callable[[SagaId, StoredSaga | None], None],
@@ -82,6 +86,7 @@ class Drivers:
     ) -> None:
         self._around = around
         self._catalog = catalog
+        self._shares = shares
         self._settled = settled
         self._written = written
         self._left = left
@@ -91,6 +96,8 @@ class Drivers:
         self._ended: OrderedDict[SagaId, StoredSaga] = OrderedDict()
         self._failures: dict[SagaId, Failures] = {}
         self._pauses: dict[SagaId, asyncio.TimerHandle] = {}
+        self._starting: set[SagaId] = set()
+        self._nudged: set[SagaId] = set()
         self._stopping = False
 
     def __len__(self) -> int:
@@ -117,12 +124,18 @@ class Drivers:
         definition: CompiledDefinition,
         first: Event | None,
         effects: tuple[Effect, ...] = (),
+        *,
+        standing: Standing,
     ) -> None:
         """Drive a saga from an event on, or from the effects of a decision that is durable already."""
-        driver = Driver(stored, definition, self._around, settled=self._settled, written=self._written)
+        driver = Driver(
+            stored, definition, self._around, standing=standing, settled=self._settled, written=self._written
+        )
         if self._stopping:
             driver.wind_down()
         saga_id = stored.saga.id
+        if saga_id in self._nudged:
+            driver.nudge()
         self._in_memory[saga_id] = driver  # from the first moment, so that a stop and those who wait find it
         self._written(saga_id)
         self._keep(saga_id, asyncio.create_task(self._watch(saga_id, driver, first, effects), name=f"saga {saga_id}"))
@@ -139,12 +152,32 @@ class Drivers:
             pause.cancel()
             self._failures.pop(saga_id, None)
             self._take_up(saga_id)
+        elif saga_id in self._starting:
+            self._nudged.add(saga_id)
 
-    async def adopt(self, stored: StoredSaga) -> None:
-        """Drive a saga that nobody in this process drives: what it has in flight nobody here will hear of."""
+    @contextmanager
+    def starting(self, saga_id: SagaId) -> Generator[None]:
+        """While a saga is being inserted, its nudges are kept for its driver, which decides nothing before its first
+        calls have ended. (One that is taken up from the ledger decides at once, and hears then that it was written.)
+        """
+        self._starting.add(saga_id)
+        try:
+            yield
+        finally:
+            self._starting.discard(saga_id)
+            self._nudged.discard(saga_id)
+
+    async def adopt(self, stored: StoredSaga) -> tuple[str, ...]:
+        """Drive a saga that nobody in this process drives: what it has in flight nobody here will hear of. Answers the
+        participants that it has to do with.
+        """
         definition = await self._definition_of(stored.saga)
+        names = participants_of(stored.saga, definition, self._around.directory)
         if stored.saga.id not in self._tasks:
-            self.drive(stored, definition, Adopted(self._around.moment()))
+            standing = Standing(self._shares)
+            standing.move(names)
+            self.drive(stored, definition, Adopted(self._around.moment()), standing=standing)
+        return names
 
     async def stop(self, grace_s: float) -> None:
         """Let calls under way end for `grace_s` seconds, then cancel them; sagas that only wait are let go of at

@@ -14,6 +14,8 @@ from amends_coordinator.engine.drivers import Drivers
 from amends_coordinator.engine.hashing import RECIPE, input_hash
 from amends_coordinator.engine.lease import Lease
 from amends_coordinator.engine.retention import Retention
+from amends_coordinator.engine.shares import Shares
+from amends_coordinator.engine.standing import Standing, participants_of, waits_for
 from amends_coordinator.engine.sweeper import Sweeper
 from amends_coordinator.engine.verbs import Verbs
 from amends_coordinator.engine.watching import Watching
@@ -21,7 +23,7 @@ from amends_coordinator.ports.driving import StoppingError
 from amends_coordinator.ports.ledger import NewSaga
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
 
     from amends_coordinator.core.ids import NodeId, SagaId
     from amends_coordinator.core.plan import Plan
@@ -34,6 +36,10 @@ if TYPE_CHECKING:
     from amends_coordinator.ports.driving import StartRequest
     from amends_coordinator.ports.participants import Participants
     from amends_coordinator.ports.telemetry import Telemetry
+
+
+LARGEST_SHARE = 0.5
+"""The part of the room in memory that the sagas of one participant may take."""
 
 
 class Engine:
@@ -64,16 +70,19 @@ class Engine:
         )
         self._ids = ids
         self._catalog = catalog
+        share = max(1, int(settings.max_running_sagas * LARGEST_SHARE))
+        self._shares = Shares(share, room_made=self._share_has_room)
         self._drivers = Drivers(
             self._around,
             catalog,
+            shares=self._shares,
             settled=self._saga_settled,
             written=self._saga_written,
             left=self._saga_left,
             fenced=self._end_fenced,
         )
         self._watching = Watching(self._around, self._drivers)
-        self._sweeper = Sweeper(self._around, self._drivers)
+        self._sweeper = Sweeper(self._around, self._drivers, self._shares)
         self._retention = Retention(self._around, emptied=self._drivers.forget_ends)
         self.verbs = Verbs(self._around, ids, nudge=self.nudge)
         """Carries out what people ask of sagas."""
@@ -122,31 +131,46 @@ class Engine:
             raise StoppingError("this coordinator is stopping and takes no new work")
         definition = self._catalog.compiled(request.definition)
         saga = self._new_saga(request, definition.plan)
+        names = participants_of(saga, definition, self._around.directory)
         if self._sweeper.behind or len(self._drivers) + self._starting >= self._around.settings.max_running_sagas:
-            return await self._leave_waiting(saga, definition)
+            return await self._leave_waiting(saga, definition, names, tell=self._sweeper.leave_waiting)
+        standing = Standing(self._shares)
+        standing.move(names)
+        if standing.turned_away or standing.is_in_the_way:
+            standing.leave()
+            return await self._leave_waiting(saga, definition, names, tell=lambda: self._shares.leave_waiting(names))
         self._starting += 1
         try:
-            return await self._start_here(saga, definition)
+            with self._drivers.starting(saga.id):
+                return await self._start_here(saga, definition, standing)
         finally:
             self._starting -= 1
 
-    async def _leave_waiting(self, saga: Saga, definition: CompiledDefinition) -> ledgers.Started:
+    async def _leave_waiting(
+        self, saga: Saga, definition: CompiledDefinition, names: tuple[str, ...], *, tell: Callable[[], None]
+    ) -> ledgers.Started:
         """Insert a saga that the sweeper takes up once there is room, in its turn."""
-        started = await self._insert(saga, definition, owner=None)
+        started = await self._insert(saga, definition, owner=None, names=names)
         if started.started:
-            self._sweeper.leave_waiting()
+            tell()
             self._around.telemetry.saga_started(started.stored.saga)
         return started
 
-    async def _start_here(self, saga: Saga, definition: CompiledDefinition) -> ledgers.Started:
+    async def _start_here(self, saga: Saga, definition: CompiledDefinition, standing: Standing) -> ledgers.Started:
         """Insert a saga with its first decision, and drive it."""
         limit = self._around.settings.payload_limit_bytes
         decision = decide_and_bind(
             saga, Started(self._around.moment()), definition, self._around.directory, payload_limit_bytes=limit
         )
-        started = await self._insert(decision.saga, definition, owner=self._around.node)
-        if started.started and not self._stopping:
-            self._drivers.drive(started.stored, definition, None, decision.effects)
+        is_driven = False
+        try:
+            started = await self._insert(decision.saga, definition, owner=self._around.node, names=standing.names)
+            is_driven = started.started and not self._stopping
+        finally:
+            if not is_driven:
+                standing.leave()
+        if is_driven:
+            self._drivers.drive(started.stored, definition, None, decision.effects, standing=standing)
             self._around.telemetry.saga_started(started.stored.saga)
         return started
 
@@ -174,7 +198,9 @@ class Engine:
             tracestate=request.tracestate,
         )
 
-    async def _insert(self, saga: Saga, definition: CompiledDefinition, *, owner: NodeId | None) -> ledgers.Started:
+    async def _insert(
+        self, saga: Saga, definition: CompiledDefinition, *, owner: NodeId | None, names: tuple[str, ...]
+    ) -> ledgers.Started:
         new = NewSaga(
             saga=saga,
             start_token=self._ids.token(),
@@ -182,6 +208,7 @@ class Engine:
             input_hash=input_hash(saga.input),
             input_hash_recipe=RECIPE,
             participants=tuple(sorted(definition.chosen_participants(saga.input))),
+            waits_for=waits_for(names),
         )
         began_s = self._around.clock.elapsed_s()
         started = await self._around.ledger.start(new)
@@ -191,6 +218,10 @@ class Engine:
     def nudge(self, saga_id: SagaId) -> None:
         """Somebody has written this saga past its driver: have it looked at now, in memory or by the sweeper."""
         self._drivers.nudge(saga_id)
+        self._sweeper.look_now()
+
+    def _share_has_room(self) -> None:
+        """Sagas that wait in the ledger for one participant can be claimed."""
         self._sweeper.look_now()
 
     def _saga_settled(self, stored: ledgers.StoredSaga) -> None:

@@ -5,20 +5,24 @@ process drives: those that an earlier incarnation left behind, those that waited
 memory, those that found no room. It survives outages of the ledger; only being fenced ends it.
 
 Where there was no room, the sagas in the ledger come before new ones: until a pass has found that none of them waits
-any more, new ones wait behind them (`behind`), and the next pass comes as soon as there is room again.
+any more, new ones wait behind them (`behind`), and the next pass comes as soon as there is room again. Where only one
+participant's share of the room is used up (`engine.shares`), nobody else waits for that.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING
 
+from amends_coordinator.engine.standing import waits_for
 from amends_coordinator.ports.ledger import LedgerUnavailableError, UnreadableSagaError
 
 if TYPE_CHECKING:
     from amends_coordinator.core.ids import Instant
     from amends_coordinator.engine.driver import Surroundings
     from amends_coordinator.engine.drivers import Drivers
+    from amends_coordinator.engine.shares import Shares
     from amends_coordinator.ports.ledger import NodeFencedError, StoredSaga
 
 CLAIMED_AT_ONCE = 200
@@ -32,9 +36,10 @@ ROOM_WORTH_A_PASS = 0.1
 class Sweeper:
     """One node's sweeper. `run` is its whole life; `stop` ends it."""
 
-    def __init__(self, around: Surroundings, drivers: Drivers) -> None:
+    def __init__(self, around: Surroundings, drivers: Drivers, shares: Shares) -> None:
         self._around = around
         self._drivers = drivers
+        self._shares = shares
         self._wake = asyncio.Event()
         self._stopped = False
         self._fenced: NodeFencedError | None = None
@@ -105,21 +110,30 @@ class Sweeper:
                 self.behind = True
                 return
             left_waiting = self._left_waiting
-            claimed = await self._around.ledger.claim(
-                now=self._around.clock.now(), limit=limit, held=self._drivers.held
-            )
-            for stored in claimed:
-                await self._adopt(stored)
-            if len(claimed) < limit:
+            if await self._claim(limit) < limit:
                 # A saga that was left waiting since then may have come too late for this claim.
                 self.behind = left_waiting != self._left_waiting
                 return
 
-    async def _adopt(self, stored: StoredSaga) -> None:
+    async def _claim(self, limit: int) -> int:
+        """Take up to `limit` due sagas, of each participant as many as its share has room for; answers how many."""
+        directory = self._around.directory
+        room = self._shares.room(is_served=lambda name: bool(directory.serving(name)))
+        claimed = await self._around.ledger.claim(
+            now=self._around.clock.now(), limit=limit, held=self._drivers.held, room=room.room
+        )
+        taken: Counter[str] = Counter()
+        for stored in claimed:
+            taken[waits_for(await self._adopt(stored))] += 1
+        self._shares.claimed(room, taken, all_that_fit=len(claimed) < limit)
+        return len(claimed)
+
+    async def _adopt(self, stored: StoredSaga) -> tuple[str, ...]:
         try:
-            await self._drivers.adopt(stored)
+            return await self._drivers.adopt(stored)
         except UnreadableSagaError as error:
             await self._drivers.set_aside(stored.saga.id, error)
+            return ()
 
     async def _pause(self) -> None:
         try:

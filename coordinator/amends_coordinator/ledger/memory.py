@@ -16,7 +16,7 @@ from amends_coordinator.core.ids import Instant
 from amends_coordinator.core.states import DeadLetterReason, SagaState
 from amends_coordinator.ledger.memory_lists import lets_through
 from amends_coordinator.ledger.memory_repairs import MemoryRepairs
-from amends_coordinator.ledger.memory_store import MemoryStore, Node, Record, emptied, merged
+from amends_coordinator.ledger.memory_store import MemoryStore, Node, Record, emptied, goes_first, merged
 from amends_coordinator.ledger.picking import Picking
 from amends_coordinator.ports.ledger import (
     ROOMY,
@@ -97,6 +97,7 @@ class MemoryLedger(MemoryRepairs):
             start_token=new.start_token,
             input_hash=InputHash(value=new.input_hash, recipe=new.input_hash_recipe),
             participants=frozenset(new.participants),
+            goes_first=goes_first(new.saga),
             waits_for=new.waits_for,
         )
         return Started(started=True, stored=stored)
@@ -113,7 +114,7 @@ class MemoryLedger(MemoryRepairs):
                 return write.seen_version + 1
             raise SupersededError(self._readable(stored))
         record.stored = replace(stored, saga=merged(stored.saga, write), version=stored.version + 1)
-        record.waits_for = write.waits_for
+        record.goes_first, record.waits_for = goes_first(write.saga), write.waits_for
         record.last_write = write
         return record.stored.version
 
@@ -129,7 +130,7 @@ class MemoryLedger(MemoryRepairs):
         """See the port."""
         node = await self._writing()
         due = sorted(
-            (not record.stored.saga.begun, record.stored.saga.due_time, saga_id)
+            (not record.goes_first, record.stored.saga.due_time, saga_id)
             for saga_id, record in self.store.records.items()
             if _is_due(record.stored, node, now) and record.stored.saga.due_time is not None
         )
@@ -266,6 +267,7 @@ class MemoryLedger(MemoryRepairs):
             if released(stored.owner) and unfinished:
                 saga = replace(stored.saga, due_time=stored.saga.updated_time)
                 record.stored = StoredSaga(saga=saga, version=stored.version + 1, owner=None)
+                record.goes_first = True
 
     def _summaries(self, found: Sequence[StoredSaga]) -> list[StoredSaga]:
         summaries: list[StoredSaga] = []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from amends_coordinator.core.ids import DeadLetterId, Instant, SagaId
 from amends_coordinator.core.saga import DeadLetter
 from amends_coordinator.core.states import SagaState
-from amends_coordinator.ledger.memory_store import MemoryAccess, merged
+from amends_coordinator.ledger.memory_store import MemoryAccess, goes_first, merged
 from amends_coordinator.ports.ledger import SupersededError, WriteRefusedError
 from amends_coordinator.ports.repairs import (
     AbortAnswer,
@@ -45,7 +45,7 @@ class MemoryRepairs(MemoryAccess):
         if record.stored.version != write.seen_version:
             raise SupersededError(self._readable(record.stored))
         _change(record, merged(record.stored.saga, write))
-        record.waits_for = write.waits_for
+        record.goes_first, record.waits_for = goes_first(write.saga), write.waits_for
         self.store.audit[audit.id] = audit
         return record.stored.version
 
@@ -58,7 +58,7 @@ class MemoryRepairs(MemoryAccess):
         saga = record.stored.saga
         if saga.state is SagaState.RUNNING and not (saga.abort_requested or saga.point_of_no_return_passed):
             _change(record, _aborted(saga, failure))
-            record.waits_for = ""
+            record.goes_first, record.waits_for = True, ""
             self.store.audit[audit.id] = audit
         saga = record.stored.saga
         accepted = saga.abort_requested or saga.state not in (SagaState.RUNNING, SagaState.COMMITTED)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from amends_coordinator.core.definition import StoredDefinition
 from amends_coordinator.core.ids import DefinitionVersion, Instant, NodeId, SagaId, StepName
 from amends_coordinator.core.saga import DeadLetter, Intent, Saga
+from amends_coordinator.core.states import SagaState
 from amends_coordinator.ports.ledger import (
     InputHash,
     InstanceRow,
@@ -38,6 +39,7 @@ class Record:
     start_token: str
     input_hash: InputHash
     participants: frozenset[str] = frozenset()
+    goes_first: bool = False
     waits_for: str = ""
     last_write: Write | None = None
 
@@ -135,6 +137,11 @@ def emptied(record: Record) -> StoredSaga:
         saga, input=b"", output=None, labels=MappingProxyType({}), intents=(), failure=failure, dead_letters=letters
     )
     return replace(record.stored, saga=left, version=record.stored.version + 1, purged=record.input_hash)
+
+
+def goes_first(saga: Saga) -> bool:
+    """Whether a saga that was just written is taken up before others: it rolls back."""
+    return saga.state is not SagaState.RUNNING
 
 
 def merged(old: Saga, write: Write) -> Saga:

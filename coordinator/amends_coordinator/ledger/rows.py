@@ -12,6 +12,7 @@ from json.encoder import encode_basestring_ascii as quoted
 from typing import TYPE_CHECKING
 
 from amends_coordinator.core.saga import Attempt, DeadLetter, Intent, Saga
+from amends_coordinator.core.states import SagaState
 from amends_coordinator.ledger.instants import instant_to_text
 from amends_coordinator.ledger.schema import FORMAT
 
@@ -28,7 +29,7 @@ SAGA_CHANGES = (
     "state", "version", "written_by", "due_time", "point_of_no_return_passed", "abort_requested", "unproven",
     "attention_required", "compensations_owed", "output", "failure_step", "failure_reason", "failure_code",
     "failure_message", "failure_time", "updated_time", "progress_time", "ended_time", "deadline_time",
-    "begun", "waits_for",
+    "goes_first", "waits_for",
 )  # fmt: skip
 """The columns of a saga that its decisions change."""
 
@@ -110,7 +111,7 @@ def _saga_changes(content: NewSaga | Write, version: int, written_by: str, insta
         instant(saga.progress_time),
         instant(saga.ended_time),
         instant(saga.deadline_time),
-        saga.begun,
+        saga.state is not SagaState.RUNNING,
         clean(content.waits_for),
     )
 

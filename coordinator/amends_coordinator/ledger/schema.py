@@ -23,7 +23,6 @@ from sqlalchemy import (
     Text,
     false,
     text,
-    true,
 )
 
 from amends_coordinator.ledger.instants import InstantType
@@ -156,11 +155,11 @@ saga = Table(
     Column("written_by", String(96), nullable=False, comment="node_id:batch of the last decision of an owner."),
     _instant("due_time", "When something is to be done next, without being asked (UTC); null: never.", nullable=True),
     Column(
-        "begun",
+        "goes_first",
         Boolean(),
         nullable=False,
-        server_default=true(),
-        comment="Whether a call was ever announced for it. Of sagas that are due, begun ones come first.",
+        server_default=false(),
+        comment="Whether it is taken up before others that are due: it rolls back, or its node is gone.",
     ),
     Column(
         "waits_for",
@@ -208,7 +207,7 @@ saga = Table(
     ForeignKeyConstraint(
         ["definition_name", "definition_version"], ["saga_definition.name", "saga_definition.version"]
     ),
-    _index_where("ix_saga_due", ACTIVE, "begun", "due_time", "waits_for"),
+    _index_where("ix_saga_due", ACTIVE, "goes_first", "due_time", "waits_for"),
     Index("ix_saga_state", "state", "created_time", "id"),
     _index_where("ix_saga_definition", SETTLED, "definition_name", "state", "created_time", "id"),
     _index_where("ix_saga_definition_version", SETTLED, "definition_version", "state", "created_time", "id"),

@@ -81,7 +81,8 @@ def _release(connection: Connection, owned: ColumnElement[bool], limit: int | No
     rows = [{"row_id": saga_id} for saga_id in ids]
     if rows:
         released = update(saga).where(saga.c.id == bindparam("row_id"))
-        connection.execute(released.values(owner=None, due_time=saga.c.updated_time, version=saga.c.version + 1), rows)
+        changes = {"owner": None, "goes_first": True, "due_time": saga.c.updated_time, "version": saga.c.version + 1}
+        connection.execute(released.values(changes), rows)
     return len(rows)
 
 
@@ -93,18 +94,19 @@ def heartbeat(connection: Connection, node_id: NodeId, now: Instant) -> None:
 def claim(
     connection: Connection, node_id: NodeId, *, now: Instant, limit: int, held: frozenset[SagaId], room: Room = ROOMY
 ) -> Sequence[SagaId]:
-    """Become the owner of sagas that are due; answers their ids, those that have begun first, of both the oldest due
-    first.
+    """Become the owner of sagas that are due; answers their ids, those that go first, then the others, of both the
+    oldest due first.
     """
     saga = schema.saga
     picking = Picking(limit=limit, held=held, room=room)
     unowned: list[dict[str, str]] = []
-    for begun in (True, False):
+    for goes_first in (True, False):
         more = True
         while more and picking.wanted > 0:
             # As many more are looked at as are held or picked already, so that those never hide others.
             most = picking.wanted + picking.passed_over
-            found = connection.execute(_due(node_id, now, begun=begun, crowded=picking.crowded).limit(most)).all()
+            due = _due(node_id, now, goes_first=goes_first, crowded=picking.crowded)
+            found = connection.execute(due.limit(most)).all()
             for saga_id, owner, waits_for, is_over in found:
                 if picking.offer(SagaId(saga_id), "" if is_over else waits_for) and owner is None:
                     unowned.append({"row_id": saga_id})
@@ -115,7 +117,7 @@ def claim(
     return list(picking.picked)
 
 
-def _due(node_id: NodeId, now: Instant, *, begun: bool, crowded: set[str]) -> Select[Any, Any, Any, bool]:
+def _due(node_id: NodeId, now: Instant, *, goes_first: bool, crowded: set[str]) -> Select[Any, Any, Any, bool]:
     """The sagas that are due, oldest first, without those that wait for a crowded participant; but one whose timeout
     rolls it back is looked at whatever it waits for. (Any: what SQLAlchemy knows of a column's type.)
     """
@@ -130,7 +132,7 @@ def _due(node_id: NodeId, now: Instant, *, begun: bool, crowded: set[str]) -> Se
         select(saga.c.id, saga.c.owner, saga.c.waits_for, is_over)
         .where(
             text(schema.ACTIVE),
-            saga.c.begun == (true() if begun else false()),
+            saga.c.goes_first == (true() if goes_first else false()),
             saga.c.due_time <= now,
             fits,
             or_(saga.c.owner.is_(None), saga.c.owner == node_id),

@@ -88,6 +88,7 @@ def request_abort(connection: Connection, saga_id: SagaId, failure: Failure, aud
         "due_time": failure.time,
         "updated_time": failure.time,
         "progress_time": failure.time,
+        "goes_first": True,
         "waits_for": "",
     }
     if row["is_without_failure"]:

@@ -275,11 +275,11 @@ class Ledger(Repairs, Protocol):
     ) -> Sequence[StoredSaga]:
         """Take up to `limit` sagas that are due and whose owner is nobody or this node, leaving out those in `held`. A
         compensated saga is due if steps are left that follow its compensation; otherwise an ended saga never is. Each
-        gets this node as its owner (`version` + 1 where that changes). First those that have begun, then those that
-        were never taken up; of both the oldest due first. Of those that wait for one participant no more than `room`
-        says, unless their timeout is over and rolls them back: the others are passed over and keep nobody waiting. A
-        saga that can't be read is left out, logged, and due again a minute later, so that it keeps no others waiting;
-        it gets a dead letter.
+        gets this node as its owner (`version` + 1 where that changes). First those that roll back and those that a
+        node left behind, then the others; of both the oldest due first. Of those that wait for one participant no more
+        than `room` says, unless their timeout is over and rolls them back: the others are passed over and keep nobody
+        waiting. A saga that can't be read is left out, logged, and due again a minute later, so that it keeps no others
+        waiting; it gets a dead letter.
 
         Raises:
             NodeFencedError.

@@ -4,19 +4,38 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from amends_coordinator.core.ids import SagaId
+from amends_coordinator.core.ids import NodeId, SagaId
+from amends_coordinator.core.states import SagaState
 from amends_coordinator.ports.ledger import Ledger, Room
+from tests.conformance.ledger.rigs import Rig, opened
 from tests.conformance.ledger.sagas import advanced, after, new, saga, write
 from tests.conformance.ledger.verbs import cause, entry
 
 
-async def test_claim_takes_those_that_have_begun_first(ledger: Ledger) -> None:
-    """L1: what waits for room to begin comes after everything that has begun, however long it waits already."""
+async def test_claim_takes_those_that_roll_back_first(ledger: Ledger) -> None:
+    """L1: what waits for room to begin comes after everything that rolls back or is about to, however long it waits."""
     for number, due in enumerate((10, 20, 30, 40)):
         value = saga(f"order-{number}", due_time=after(due))
-        await ledger.start(new(replace(value, intents=()) if number < 2 else value, owner=None))
+        backward = replace(value, state=SagaState.COMPENSATING, failure=cause())
+        await ledger.start(new(backward if number == 2 else value, owner=None))
+    await ledger.request_abort(SagaId("order-3"), failure=cause(time=after(90)), audit=entry("order-3"))
     claimed = await ledger.claim(now=after(100), limit=3, held=frozenset())
     assert [found.saga.id for found in claimed] == ["order-2", "order-3", "order-0"]
+
+
+async def test_claim_takes_what_a_node_left_behind_before_what_is_new(rig: Rig) -> None:
+    """L1: after a crash the sagas that were driven come first, though others wait for longer."""
+    ledger = await opened(rig)
+    await ledger.start(new(saga("order-1", time=after(50), due_time=after(70))))
+    await rig.crash(ledger)
+    again = await opened(rig, NodeId("node-2"))
+    await again.start(new(saga("order-2", due_time=after(1)), owner=None))
+    (first,) = await again.claim(now=after(100), limit=1, held=frozenset())
+    assert first.saga.id == "order-1"
+    await again.append(replace(write(advanced(first.saga, "authorize", time=after(60)), first.version)))
+    (first,) = await again.claim(now=after(100), limit=1, held=frozenset())
+    assert first.saga.id == "order-2", "it goes on now, and has its turn as the others"
+    await again.close()
 
 
 async def _waiting(ledger: Ledger, *waits_for: str) -> None:

@@ -14,6 +14,7 @@ from tests.unit.engine.rig import rig, succeed
 if TYPE_CHECKING:
     from amends_coordinator.core.answer import Answer
     from amends_coordinator.core.saga import Failure
+    from amends_coordinator.ports.ledger import NewSaga, Started
     from amends_coordinator.ports.participants import CallRequest
     from amends_coordinator.ports.repairs import AbortAnswer, AuditEntry
 
@@ -64,6 +65,39 @@ class SlowToAnswer(MemoryLedger):
         self.written.set()
         await self.gate.wait()
         return answer
+
+
+class SlowToTell(MemoryLedger):
+    """Holds back the answer to a start that it has written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written, self.gate = asyncio.Event(), asyncio.Event()
+
+    async def start(self, new: NewSaga) -> Started:
+        """See the port."""
+        started = await super().start(new)
+        self.written.set()
+        await self.gate.wait()
+        return started
+
+
+async def test_an_abort_that_overtakes_the_answer_to_the_start_is_heard() -> None:
+    """S10: what was written before there was a driver is acted on as soon as there is one, not when its call ends."""
+
+    async def answer(request: CallRequest) -> Answer:
+        await asyncio.Event().wait()
+        return await succeed(request)
+
+    ledger = SlowToTell()
+    async with rig(ledger, answer=answer, abort_grace_s=0.0) as stage:
+        starting = asyncio.create_task(stage.start("s", "a"))
+        await ledger.written.wait()
+        assert await stage.engine.verbs.abort(SagaId("s"), SOMEBODY) is not None
+        ledger.gate.set()
+        assert (await starting).started
+        async with asyncio.timeout(BOUND_S / 2):
+            await stage.end("s")
 
 
 async def test_a_client_that_goes_away_has_its_abort_heard_all_the_same() -> None:

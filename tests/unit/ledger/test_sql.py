@@ -69,7 +69,7 @@ def test_claims_use_the_index_of_due_sagas(tmp_path: Path) -> None:
             return tasks.claim(connection, NODE, now=after(1), limit=5, held=frozenset(), room=room)
 
         found = plan_for(path, claim)
-        assert found.startswith("SEARCH saga USING INDEX ix_saga_due (begun=? AND due_time<?)")
+        assert found.startswith("SEARCH saga USING INDEX ix_saga_due (goes_first=? AND due_time<?)")
 
 
 def test_retention_uses_the_index_of_what_is_still_whole(tmp_path: Path) -> None:

@@ -51,11 +51,11 @@ def _add_columns() -> None:
     op.add_column(
         "saga",
         sa.Column(
-            "begun",
+            "goes_first",
             sa.Boolean(),
             nullable=False,
-            server_default=sa.true(),
-            comment="Whether a call was ever announced for it. Of sagas that are due, begun ones come first.",
+            server_default=sa.false(),
+            comment="Whether it is taken up before others that are due: it rolls back, or its node is gone.",
         ),
     )
     op.add_column(
@@ -116,7 +116,7 @@ def _index() -> None:
     op.drop_index("ix_saga_label_key", "saga_label")
     op.create_index("ix_saga_label_key", "saga_label", ["key", "value", "created_time", "saga_id"])
     op.drop_index("ix_saga_due", "saga")
-    _index_sagas("ix_saga_due", ACTIVE, "begun", "due_time", "waits_for")
+    _index_sagas("ix_saga_due", ACTIVE, "goes_first", "due_time", "waits_for")
     _index_sagas("ix_saga_definition", SETTLED, "definition_name", "state", "created_time", "id")
     _index_sagas("ix_saga_definition_version", SETTLED, "definition_version", "state", "created_time", "id")
     _index_sagas("ix_saga_updated", SETTLED, "updated_time", "state", "created_time", "id")

@@ -1,0 +1,122 @@
+"""Where one saga in memory counts: the participants that its pending calls go to. See `engine.shares`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from amends_coordinator.core.states import IntentState
+from amends_coordinator.definitions.errors import PayloadError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from amends_coordinator.core.answer import Answer
+    from amends_coordinator.core.plan import StepPlan
+    from amends_coordinator.core.saga import Saga
+    from amends_coordinator.definitions.compiled import CompiledDefinition
+    from amends_coordinator.engine.shares import Shares
+    from amends_coordinator.ports.directory import Directory
+
+
+class Standing:
+    """Where one saga in memory counts.
+
+    Args:
+        shares: the shares of all.
+    """
+
+    __slots__ = ("_entered", "_shares", "names", "turned_away")
+
+    def __init__(self, shares: Shares) -> None:
+        self._shares = shares
+        self._entered: tuple[str, ...] = ()
+        self.names: tuple[str, ...] = ()
+        """The participants that it has to do with."""
+        self.turned_away: tuple[str, ...] = ()
+        """Those of them whose share was used up when it came."""
+
+    def move(self, names: tuple[str, ...]) -> None:
+        """Have it count where it stands now. Where it stood already it keeps its place."""
+        if names == self.names:
+            return
+        for name in self._entered:
+            if name not in names:
+                self._shares.leave(name)
+        kept = tuple(name for name in self._entered if name in names)
+        entered = tuple(name for name in names if name not in kept and self._shares.enter(name))
+        self.names = names
+        self._entered = kept + entered
+        self.turned_away = tuple(name for name in names if name not in self._entered) if names else ()
+
+    def admits(self, name: str) -> bool:
+        """Whether the saga may call this participant: it has its place there, or gets it now."""
+        if name not in self.turned_away:
+            return True
+        if not self._shares.enter(name):
+            return False
+        self._entered += (name,)
+        self.turned_away = tuple(each for each in self.turned_away if each != name)
+        return True
+
+    @property
+    def is_in_the_way(self) -> bool:
+        """Whether others wait for the room that it takes while it waits itself."""
+        return any(self._shares.is_behind(name) for name in self.names)
+
+    @property
+    def waits_for(self) -> str:
+        """What the ledger is told that it waits for."""
+        return waits_for(self.names)
+
+    def heard(self, name: str, answer: Answer) -> None:
+        """Tell how an attempt of the saga at a participant ended."""
+        self._shares.heard(name, answer)
+
+    def leave(self) -> None:
+        """The saga leaves memory. Safe to repeat."""
+        self.move(())
+
+
+def waits_for(names: tuple[str, ...]) -> str:
+    """What the ledger is told that a saga waits for: one participant; where there are several, none of them alone."""
+    return names[0] if len(names) == 1 else ""
+
+
+def participants_of(saga: Saga, definition: CompiledDefinition, directory: Directory) -> tuple[str, ...]:
+    """The participants of a saga's pending calls; of one that has not begun, those that it begins with. Where none is
+    chosen, because none serves the method or several do, the service stands for it.
+    """
+    if saga.begun:
+        return places_of(saga)
+    begins = (step for step in saga.plan.steps if not step.after)
+    return tuple(dict.fromkeys(_place_to_be(saga, step, definition, directory) for step in begins))
+
+
+def places_of(saga: Saga) -> tuple[str, ...]:
+    """The participants of the pending calls of a saga that has begun."""
+    pending = [each for each in saga.intents if each.state is IntentState.PENDING]
+    if len(pending) == 1:
+        return (place_of(pending[0].participant, pending[0].method),)
+    return tuple(dict.fromkeys(place_of(each.participant, each.method) for each in pending))
+
+
+def place_of(participant: str, method: str) -> str:
+    """Where a call counts: at its participant, or at the service if it has none."""
+    return participant or _service(method)
+
+
+def _place_to_be(saga: Saga, step: StepPlan, definition: CompiledDefinition, directory: Directory) -> str:
+    service = _service(step.action.method)
+    try:
+        named = definition.participant(saga, step.name)
+    except PayloadError:
+        named = ""  # the input was damaged: whoever drives the saga finds that out, and tells
+    return named or _only(directory.serving(service)) or service
+
+
+def _service(method: str) -> str:
+    return method.partition("/")[0]
+
+
+def _only(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else ""
