@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from amends_coordinator.core.ids import Instant, SagaId
-from amends_coordinator.core.saga import Saga
+from amends_coordinator.core.saga import Failure, Saga
 from amends_coordinator.core.states import SagaState
 from amends_coordinator.ports.driving import StoppingError, UnknownSagaError
 from amends_coordinator.ports.ledger import NewSaga, Write
@@ -40,6 +40,7 @@ class TinyDriving:
         self.open_door.set()
         self.waiting = 0
         self.watching = 0
+        self.told = 0
         self.refusal: Exception | None = None
 
     async def start(self, request: StartRequest) -> Started:
@@ -95,11 +96,23 @@ class TinyDriving:
                     raise UnknownSagaError(saga_id)
                 if stored.version != known_version:
                     known_version = stored.version
+                    self.told += 1
                     yield stored
                 if stored.saga.state.ended:
                     return
         finally:
             self.watching -= 1
+
+    async def grow(self, saga_id: str, *, size: int) -> None:
+        """Let a saga change: its failure is told in so many characters."""
+        stored = await self._ledger.load(SagaId(saga_id))
+        assert stored is not None
+        now = self._clock.now()
+        failure = Failure(step=None, reason="TOLD", status_code="", message="x" * size, time=now)
+        async with self._moved:
+            changed = replace(stored.saga, failure=failure, updated_time=now)
+            await self._ledger.append(Write(saga=changed, seen_version=stored.version))
+            self._moved.notify_all()
 
     async def refuse_watchers(self, error: Exception) -> None:
         """Let every stream end with this error, and each that begins."""

@@ -14,7 +14,7 @@ from amends_coordinator.ports.driving import StoppingError, TooManyWatchersError
 from amends_coordinator.ports.ledger import LedgerUnavailableError
 from tests.integration.api.conftest import start_request
 from tests.integration.api.refusals import refused
-from tests.waiting import eventually
+from tests.waiting import eventually, pause
 
 if TYPE_CHECKING:
     from tests.integration.api.conftest import Served
@@ -64,6 +64,26 @@ async def test_a_client_that_leaves_leaves_nothing_behind(served: Served) -> Non
     stream.cancel()
     await eventually(lambda: served.driving.watching == 1, what="the cancelled one is gone")
     await eventually(lambda: served.driving.watching == 0, what="the other one is gone with its deadline")
+
+
+async def test_a_client_that_does_not_read_is_sent_no_more_than_fits(served: Served) -> None:
+    """What a slow client hasn't taken waits at the engine, which keeps the newest only; gRPC's buffers are bounded."""
+    await started(served)
+    stream = watch(served)
+    await stream.read()
+    changes = 150
+    for _ in range(changes):
+        await served.driving.grow("s-1", size=100_000)
+        await pause()  # whoever can go on does
+    await served.driving.end("s-1")
+    counts: list[int] = []
+    while (message := await stream.read()) is not grpc.aio.EOF:
+        assert isinstance(message, pb.WatchSagaResponse)
+        counts.append(message.saga.write_count)
+    assert counts == sorted(set(counts))
+    assert counts[-1] == changes + 2
+    assert len(counts) < changes / 2, f"{len(counts)} were kept for the client"
+    assert served.driving.told == len(counts) + 1
 
 
 @pytest.mark.parametrize(
