@@ -85,7 +85,8 @@ class Settings(BaseSettings):
     """How many streams of `WatchSaga` are open at once; more are refused (`TOO_MANY_WATCHERS`). Default 1,000."""
 
     payload_limit_bytes: int = Field(default=1 << 20, ge=1_024, le=64 << 20)
-    """The greatest size, in bytes, of one payload: an input, a participant's descriptors. Default 1,048,576."""
+    """The greatest size, in bytes, of one payload: an input, a request, a response, a participant's descriptors; an
+    output is made of those and isn't cut. Default 1,048,576."""
 
     retention_s: float = Field(default=30 * 86_400.0, ge=0, le=100 * 366 * 86_400.0, allow_inf_nan=False)
     """How long, in seconds, an ended saga is kept whole. Then its payloads, labels and calls are removed, and its row

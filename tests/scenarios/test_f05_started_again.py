@@ -137,6 +137,8 @@ async def says_how_it_ended(coordinator: Inside) -> None:
         assert listed_saga.purged
         assert {field.name for field, _ in row.ListFields()}.isdisjoint({"input", "output", "labels", "intents"})
         assert row.end_time == listed_saga.end_time
+        watched = [answer.saga async for answer in coordinator.sagas.WatchSaga(pb.WatchSagaRequest(saga_id=saga_id))]
+        assert [saga.state for saga in watched] == [row.state], "there is nothing more to see"
         assert "4111" not in str(row)
 
 

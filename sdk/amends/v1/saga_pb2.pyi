@@ -246,7 +246,9 @@ class Saga(_message.Message):
     step_count: _builtins.int
     """How many steps its definition has, without those that follow its compensation."""
     succeeded_step_count: _builtins.int
-    """How many of them have succeeded, were waived or resolved by a person; those undone since count, too."""
+    """How many of them have succeeded, were waived or resolved by a person; those undone since count, too. 0 once it is
+    `purged`, unless it committed.
+    """
     write_count: _builtins.int
     """How often its row was written. Grows with every change."""
     @_builtins.property

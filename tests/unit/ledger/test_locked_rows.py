@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import LiteralString
 
 import pytest
 
 from amends_coordinator.core.ids import NodeId, SagaId
+from amends_coordinator.core.states import SagaState
 from amends_coordinator.ledger.sql import SqlLedger
 from amends_coordinator.ports.ledger import InstanceRow, LedgerUnavailableError, ParticipantRow
 from tests.conformance.ledger.sagas import START, advanced, after, new, plan_of, saga, write
@@ -146,3 +148,21 @@ def announcement() -> tuple[ParticipantRow, InstanceRow]:
         participant="shop", instance_id="one", address="127.0.0.1:1", capacity=0, lease_end_time=after(10)
     )
     return participant, instance
+
+
+async def test_retention_leaves_a_locked_saga_for_later(postgres_ledger: str) -> None:
+    """L2: a row that somebody keeps locked is emptied later and holds up neither the others nor the writer."""
+    ledger, _ = await open_server(postgres_ledger)
+    for number in range(3):
+        value = saga(f"order-{number}")
+        await ledger.start(new(value))
+        await ledger.append(write(replace(value, state=SagaState.COMMITTED, ended_time=after(1), due_time=None), 1))
+    with operator(postgres_ledger, LOCKS["the saga's row"]):
+        assert await ledger.purge(ended_before=after(2), limit=2) == 2
+        assert await ledger.purge(ended_before=after(2), limit=2) == 0
+    with operator(postgres_ledger, LOCKS["an intent's row"]):
+        with pytest.raises(LedgerUnavailableError, match="another session"):
+            await ledger.purge(ended_before=after(2), limit=2)
+        assert (await ledger.start(new(saga("order-3")))).started
+    assert await ledger.purge(ended_before=after(2), limit=2) == 1
+    await ledger.close()
