@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
+from amends.cli.commentary import Commentary
 from amends.cli.errors import CommandError
 from amends.cli.node import coordinator_extra
-from amends.cli.onlooker import Onlooker
 
 KEPT = Path(".amends-dev.db")
 PARTICIPANT_LEASE_S = 6.0
@@ -43,10 +43,10 @@ def dev(
         with coordinator_extra():
             from amends_coordinator import bootstrap
         with _ledger(keep=keep, chosen=ledger_url) as (url, what):
-            onlooker = Onlooker(ledger=what)
+            commentary = Commentary(ledger=what)
             code = bootstrap.main(
-                ready=onlooker.ready,
-                tell=onlooker.tell,
+                ready=commentary.ready,
+                tell=commentary.tell,
                 port=port,
                 ledger_url=url,
                 participant_lease_s=PARTICIPANT_LEASE_S,

@@ -23,7 +23,7 @@ OF_THE_STATE = frozenset({"NOTHING_TO_UNDO", "PARKED", "RESOLVED", "DROPPED"})
 ENDS = frozenset({"COMMITTED", "COMPENSATED"})
 
 
-class Onlooker:
+class Commentary:
     """Prints happenings to standard output. One that can't be printed, because nobody reads any more, is lost.
 
     Args:
