@@ -32,11 +32,12 @@ def _on_step(step: pb.Step, planned: StepPlan, path: str) -> Iterator[Fault]:
             f"{_without_promise(step)} promises nothing about repeated calls, so its effect may double after a call"
             " that wasn't answered; have it do its work once per idempotency-key (GUARANTEE_KEY)",
         )
+    best = "" if planned.lookup else ", best with a lookup"
     if planned.kind is StepKind.PIVOT and step.action.guarantee != annotations_pb2.GUARANTEE_BARRIER:
         yield Fault(
             f"{path}.guarantee",
             f"{action} has neither a barrier nor a lookup that seals, so if it doesn't answer a person has to find out"
-            " whether it happened; serve it with the barrier (GUARANTEE_BARRIER), best with a lookup",
+            f" whether it happened; serve it with the barrier (GUARANTEE_BARRIER){best}",
         )
     if _parks_unknown(planned):
         yield Fault(

@@ -8,7 +8,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from amends.v1 import saga_definition_pb2 as pb
 from amends_coordinator.definitions.fields import field_shape
-from amends_coordinator.definitions.templates import SourceField
+from amends_coordinator.definitions.sources import SourceField
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,17 +22,12 @@ from amends_coordinator.definitions.descriptors import file_digest, is_of_a_libr
 from amends_coordinator.definitions.errors import DescriptorError, Fault, FaultList, InvalidDefinitionError, quote
 from amends_coordinator.definitions.schema import Schema
 from amends_coordinator.definitions.sent import check_files, check_unknown_fields
+from amends_coordinator.definitions.sources import Scope, StepTypes
 from amends_coordinator.definitions.spans import DAY_US, PATIENT, QUICK, SAGA_TIMEOUT_US, Span, fill_retry
 from amends_coordinator.definitions.step_calls import CallResolver
 from amends_coordinator.definitions.step_options import fill_options
 from amends_coordinator.definitions.step_order import fill_order
-from amends_coordinator.definitions.templates import (
-    Scope,
-    StepTypes,
-    check_template,
-    sort_bindings,
-    tidy,
-)
+from amends_coordinator.definitions.templates import check_template, sort_bindings, tidy
 from amends_coordinator.definitions.unfilled import check_filled
 
 if TYPE_CHECKING:

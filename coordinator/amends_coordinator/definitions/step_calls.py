@@ -10,8 +10,8 @@ from amends.v1 import annotations_pb2
 from amends.v1 import saga_definition_pb2 as pb
 from amends_coordinator.definitions.codes import fill_action_codes, fill_compensation_codes, refuse_codes_of_lookup
 from amends_coordinator.definitions.errors import DescriptorError, quote
+from amends_coordinator.definitions.sources import StepTypes
 from amends_coordinator.definitions.spans import fill_call_timeout, fill_idempotency_window
-from amends_coordinator.definitions.templates import StepTypes
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, MethodDescriptor

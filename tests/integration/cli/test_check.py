@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -151,6 +152,23 @@ def test_what_the_builder_refuses_is_a_fault_too(
     assert (done.exit_code, done.stderr) == (1, "")
     assert f"1 fault  (wrong.py{where})" in done.stdout
     assert said in done.stdout
+
+
+WITHOUT_COORDINATOR = """\
+import sys
+for module in ("alembic", "psycopg", "pydantic_settings", "sqlalchemy", "structlog"):
+    sys.modules[module] = None
+sys.argv = ["amends", "check", "sound.py"]
+from amends.cli import main
+sys.exit(main())
+"""
+
+
+def test_nothing_of_a_coordinator_has_to_be_installed(folder: Path) -> None:
+    """The checks need protobuf and no more, so a pipeline can do with `amends[cli]`."""
+    (folder / "sound.py").write_text(HEAD + 'trip.pivot("pay", Pay())\n')
+    done = subprocess.run([sys.executable, "-c", WITHOUT_COORDINATOR], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_one_saga_of_several_and_none_twice(folder: Path, runner: CliRunner) -> None:
