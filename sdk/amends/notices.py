@@ -47,7 +47,7 @@ class Notices:
         """It did not, and is asked again."""
         if not self._silent:
             self._silent = True
-            log.warning("%s; trying until one does", error.message)
+            log.warning("%s; trying again", error.message)
 
     @contextmanager
     def about(self, saga_id: str) -> Generator[None]:

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from amends_coordinator.bootstrap import happenings as told
 
 ARROWS = {"ACTION": "→", "COMPENSATION": "←", "LOOKUP": "?"}
+FOUND = {
+    "ACTION": "happened or did-not-happen",
+    "COMPENSATION": "happened or undone-by-hand",
+    "LOOKUP": "happened or did-not-happen",
+}
+"""What a person may have found about a parked call, in most cases; what can't be is refused with a sentence."""
 OF_THE_STATE = frozenset({"NOTHING_TO_UNDO", "PARKED", "RESOLVED", "DROPPED"})
 """States that say more than the outcome of the last attempt."""
 ENDS = frozenset({"COMMITTED", "COMPENSATED"})
@@ -99,8 +105,9 @@ class Commentary:
         line.append(f"  {cut(where, 2 * LONGEST_NAME)}  {letter.reason.value}")
         yield line.append(f"  {cut(letter.said)}" if letter.said else "")
         yield self._command("amends deadletter retry", letter, "--reason 'mended'")
-        if letter.step:
+        if letter.direction:
             yield self._command("amends deadletter resolve", letter, "FOUND --reason 'looked it up'")
+            yield Text(f"    where FOUND is {FOUND[letter.direction]}", QUIET)
 
     def _command(self, command: str, letter: told.DeadLetterOpened, rest: str) -> Text:
         elsewhere = "" if self._address.endswith(":7070") else f" --coordinator {self._address}"

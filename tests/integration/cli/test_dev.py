@@ -126,6 +126,7 @@ async def test_each_saga_is_printed_as_it_happens(tmp_path: Path) -> None:
     assert "t-1  needs a person  hold compensation  REFUSED  the script says no" in shown.text
     assert "pay: the script says no [SCRIPTED]" in shown.text
     assert "amends deadletter resolve t-1/hold/compensation/1 FOUND --reason" in shown.text
+    assert "where FOUND is happened or undone-by-hand" in shown.text
 
 
 def test_what_is_kept_and_what_is_taken(tmp_path: Path) -> None:

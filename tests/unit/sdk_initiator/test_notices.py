@@ -75,7 +75,7 @@ async def test_silence_is_told_once_until_somebody_answers(told: pytest.LogCaptu
         await waited.wait()
     noticing.heard()
     noticing.unheard(SILENT)
-    assert [record.message for record in told.records] == ["starting saga 's'; trying until one does"] * 2
+    assert [record.message for record in told.records] == ["starting saga 's'; trying again"] * 2
 
 
 def test_trouble_is_a_call_that_said_something_and_is_tried_again() -> None:
