@@ -79,7 +79,8 @@ class Settings(BaseSettings):
     none."""
 
     max_running_sagas: int = Field(default=10_000, ge=1, le=1_000_000)
-    """How many sagas are in memory at once; more wait in the ledger. Default 10,000."""
+    """How many sagas are in memory at once, at most half of them for one participant; more wait in the ledger. Default
+    10,000."""
 
     max_watchers: int = Field(default=1_000, ge=1, le=100_000)
     """How many streams of `WatchSaga` are open at once; more are refused (`TOO_MANY_WATCHERS`). Default 1,000."""

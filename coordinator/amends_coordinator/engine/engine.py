@@ -222,7 +222,7 @@ class Engine:
 
     def _share_has_room(self) -> None:
         """Sagas that wait in the ledger for one participant can be claimed."""
-        self._sweeper.look_now()
+        self._sweeper.look_soon()
 
     def _saga_settled(self, stored: ledgers.StoredSaga) -> None:
         self._watching.settled(stored)

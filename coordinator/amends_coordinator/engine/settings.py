@@ -12,7 +12,8 @@ class EngineSettings:
     sweep_interval_s: how often the sweeper looks for sagas that need work.
     heartbeat_interval_s: how often the node writes its sign of life.
     lease_ttl_s: how long a node without a sign of life keeps its sagas.
-    max_running_sagas: how many sagas are held in memory; more wait in the ledger.
+    max_running_sagas: how many sagas are held in memory, at most half of them for one participant; more wait in the
+        ledger.
     payload_limit_bytes: the largest request that is sent.
     abort_grace_s: how long calls in flight may go on when their saga begins to roll back.
     max_watchers: how many may watch a saga at once.

@@ -32,6 +32,9 @@ CLAIMED_AT_ONCE = 200
 ROOM_WORTH_A_PASS = 0.1
 """The part of the room in memory that has to be free before a pass is made early: a claim costs a transaction."""
 
+SOON_S = 0.05
+"""How long room for the sagas of one participant is collected: a claim looks past all of them that find none."""
+
 
 class Sweeper:
     """One node's sweeper. `run` is its whole life; `stop` ends it."""
@@ -45,6 +48,7 @@ class Sweeper:
         self._fenced: NodeFencedError | None = None
         self._next_heartbeat_s = 0.0
         self._left_waiting = 0
+        self._soon: asyncio.TimerHandle | None = None
         self.behind = False
         """Whether sagas may wait in the ledger for room in memory."""
         self.last_pass_time: Instant | None = None
@@ -72,6 +76,17 @@ class Sweeper:
 
     def look_now(self) -> None:
         """Tell that a saga has just come due: a pass is made early."""
+        self._wake.set()
+
+    def look_soon(self) -> None:
+        """Tell that there is room for sagas of one participant: a pass is made a moment later, for all that get room
+        until then.
+        """
+        if self._soon is None:
+            self._soon = asyncio.get_running_loop().call_later(SOON_S, self._look_now_at_last)
+
+    def _look_now_at_last(self) -> None:
+        self._soon = None
         self._wake.set()
 
     def _room(self) -> int:

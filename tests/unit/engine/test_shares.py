@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
@@ -33,6 +34,7 @@ TRY_LATER = Answer(outcome=Outcome.NOT_SENT, status_code="UNAVAILABLE", message=
 WAITED = Answer(outcome=Outcome.NOT_SENT, message="full", reason=FULL)
 
 
+@cache
 def through(*participants: str) -> StoredDefinition:
     """A saga with one step at each of these participants, named like them."""
     saga: ScenarioSaga = Saga("-".join(("through", *participants)), input=ScenarioInput, output=ScenarioOutput)
