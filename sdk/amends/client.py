@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from google.protobuf.message import Message
@@ -20,7 +20,7 @@ from amends.descriptors import descriptor_of
 from amends.errors import ClientClosedError, DefinitionNotFoundError, WrongMessageError
 from amends.handle import SagaHandle, abort_saga
 from amends.keys import new_saga_id
-from amends.options import check_duration
+from amends.options import check_duration, check_instant
 from amends.v1 import saga_pb2, saga_service_pb2
 from amends.waiting import ENDS, LONGEST_WAIT, SHORTEST_WAIT
 from amends.watching import watch_saga
@@ -221,16 +221,67 @@ class SagaClient:
         """
         return await abort_saga(self._connection(), saga_id, reason)
 
-    async def list(
-        self, *, states: Iterable[saga_pb2.Saga.State.ValueType] = (), page_size: int = 0
+    async def list(  # noqa: PLR0913 - each filter has a default and is given by name
+        self,
+        *,
+        states: Iterable[saga_pb2.Saga.State.ValueType] = (),
+        definition: str = "",
+        definition_version: str = "",
+        labels: Mapping[str, str] | None = None,
+        attention_required: bool = False,
+        unproven: bool = False,
+        compensations_owed: bool = False,
+        participant: str = "",
+        since: datetime | None = None,
+        until: datetime | None = None,
+        updated_since: datetime | None = None,
+        updated_until: datetime | None = None,
+        stalled_for: timedelta | None = None,
+        page_size: int = 0,
     ) -> AsyncIterator[saga_pb2.Saga]:
-        """Sagas, newest first, without the rows of their ledger; page by page as they are asked for.
+        """Sagas that every given filter lets through, newest first, without the rows of their ledger; page by page as
+        they are asked for.
 
         Arguments:
             states: only those in one of these states, for example `[saga_pb2.Saga.STATE_RUNNING]`; empty: all.
+            definition, definition_version: only those of this definition, of this version of it.
+            labels: only those with each of these labels.
+            attention_required: only those with an open dead letter.
+            unproven: only those whose end rests on an assumption that no participant has proven.
+            compensations_owed: only those that still owe compensations.
+            participant: only those that have a step which this participant serves.
+            since, until: only those started then or later, then or earlier; with their time zone.
+            updated_since, updated_until: only those written last then or later, then or earlier.
+            stalled_for: only those that have something left to do and haven't got on for so long.
             page_size: how many to fetch at once, up to 1,000; 0: the coordinator's default, 100.
+
+        Raises:
+            InvalidRequestError: filters contradict each other or can't be read; it names them.
+            DefinitionError: a time doesn't say its zone, or the duration isn't one.
         """
-        request = saga_service_pb2.ListSagasRequest(states=states, page_size=page_size)
+        check_duration("stalled_for", stalled_for)
+        request = saga_service_pb2.ListSagasRequest(
+            states=states,
+            page_size=page_size,
+            definition_name=definition,
+            definition_version=definition_version,
+            labels=labels,
+            attention_required=attention_required,
+            unproven=unproven,
+            compensations_owed=compensations_owed,
+            participant=participant,
+        )
+        for field, name, instant in (
+            (request.earliest_create_time, "since", since),
+            (request.latest_create_time, "until", until),
+            (request.earliest_update_time, "updated_since", updated_since),
+            (request.latest_update_time, "updated_until", updated_until),
+        ):
+            check_instant(name, instant)
+            if instant is not None:
+                field.FromDatetime(instant)
+        if stalled_for is not None:
+            request.stalled_for.FromTimedelta(stalled_for)
         while True:
             answer = await self._connection().call(lambda stub: stub.ListSagas, request, doing="listing sagas")
             for saga in answer.sagas:

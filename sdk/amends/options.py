@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -127,3 +127,12 @@ def check_duration(name: str, duration: timedelta | None) -> None:
         raise DefinitionError(f"{name} is {duration!r}: pass a timedelta, for example timedelta(seconds=5)")
     if duration <= ZERO:
         raise DefinitionError(f"{name} is {duration}: it has to be longer than nothing")
+
+
+def check_instant(name: str, instant: datetime | None) -> None:
+    """Refuses a time that isn't one, or doesn't say in which time zone it is meant."""
+    if instant is None:
+        return
+    # A caller without a type checker may pass seconds.
+    if not isinstance(instant, datetime) or instant.tzinfo is None:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DefinitionError(f"{name} is {instant!r}: pass a datetime with its time zone, such as datetime.now(UTC)")
