@@ -21,7 +21,7 @@ from grpc_reflection.v1alpha import reflection_pb2  # type: ignore[import-untype
 from amends_coordinator.calls.channels import channel_options
 from amends_coordinator.calls.metadata import Pairs
 from amends_coordinator.calls.secrets import SecretError
-from amends_coordinator.calls.static_channels import check_files, material, open_channel
+from amends_coordinator.calls.static_channels import connection_faults, material, open_channel
 from amends_coordinator.core.text import clean_text
 from amends_coordinator.definitions.descriptors import is_of_every_server
 from amends_coordinator.definitions.schema import KNOWN_EVERYWHERE
@@ -58,22 +58,7 @@ class Reflection:
 
     def faults(self, connection: StaticConnection) -> Mapping[str, str]:
         """See the port."""
-        tls = connection.tls
-        if tls is None:
-            return {}
-        faults: dict[str, str] = {}
-        for path, name in (
-            ("tls.ca_file", tls.ca_file),
-            ("tls.client_certificate_file", tls.client_certificate_file),
-            ("tls.client_key_file", tls.client_key_file),
-        ):
-            if name:
-                self._note(faults, path, lambda name=name: self._secrets.content(name))
-        if connection.token_file:
-            self._note(faults, "token_file", lambda: self._secrets.token(connection.token_file))
-        if not faults:
-            self._note(faults, "tls", lambda: check_files(tls, self._secrets))
-        return faults
+        return connection_faults(connection, self._secrets)
 
     async def describe(self, connection: StaticConnection, services: Sequence[str]) -> FileDescriptorSet:
         """See the port."""
@@ -102,13 +87,6 @@ class Reflection:
             "`protoc --include_imports --descriptor_set_out=FILE …` makes a file of them, and `amends participant add "
             "… --descriptors FILE` sends it"
         )
-
-    @staticmethod
-    def _note(faults: dict[str, str], path: str, look: Any) -> None:  # Any: what it answers doesn't matter
-        try:
-            look()
-        except SecretError as error:
-            faults[path] = str(error)
 
 
 class _UnservedError(Exception):
@@ -175,7 +153,10 @@ class _Asking:
             raise NotDescribedError(f"{self._target} answers nothing when it is asked for {what}; send its descriptors")
         if answer.HasField("error_response"):
             said = clean_text(answer.error_response.error_message)[:LONGEST_TEXT]
-            raise NotDescribedError(f"{self._target} has no description of {what}: {said or 'it says no more'}")
+            raise NotDescribedError(
+                f"{self._target} has no description of {what} ({said or 'it says no more'}); correct the name, or send "
+                "its descriptors"
+            )
         return answer
 
     def _add(self, answer: Any) -> None:  # Any: the messages are untyped

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import grpc.aio
@@ -11,7 +12,7 @@ import grpc.aio
 from amends_coordinator.calls.secrets import SecretError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from amends_coordinator.calls.secrets import Secrets
     from amends_coordinator.ports.connections import StaticConnection, TlsOptions
@@ -59,6 +60,31 @@ def open_channel(
     name = connection.tls.server_name
     named = [("grpc.ssl_target_name_override", name), ("grpc.default_authority", name)] if name else []
     return grpc.aio.secure_channel(connection.target, credentials, options=[*options, *named])
+
+
+def connection_faults(connection: StaticConnection, secrets: Secrets) -> dict[str, str]:
+    """What keeps a connection from being used: sentences by the path of its field."""
+    tls = connection.tls
+    if tls is None:
+        return {}
+    needed: dict[str, Callable[[], object]] = {}
+    for path, name in zip(("ca_file", "client_certificate_file", "client_key_file"), tls.files(), strict=True):
+        if name:
+            needed[f"tls.{path}"] = partial(secrets.content, name)
+    if connection.token_file:
+        needed["token_file"] = partial(secrets.token, connection.token_file)
+    # Whether the files fit is worth asking once they are all there.
+    return _refusals(needed) or _refusals({"tls": partial(check_files, tls, secrets)})
+
+
+def _refusals(needed: Mapping[str, Callable[[], object]]) -> dict[str, str]:
+    refusals: dict[str, str] = {}
+    for path, look in needed.items():
+        try:
+            look()
+        except SecretError as error:
+            refusals[path] = str(error)
+    return refusals
 
 
 def check_files(tls: TlsOptions, secrets: Secrets) -> None:

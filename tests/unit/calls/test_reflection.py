@@ -99,7 +99,8 @@ async def said_of(answer: Answering, *services: str, limit_bytes: int = 1 << 20,
 
 async def test_a_service_that_it_does_not_know() -> None:
     """What the target says of it, made safe to show."""
-    assert await said_of(honest, "acme.v1.Other") == ("has no description of service acme.v1.Other: no\\x1b such thing")
+    said = await said_of(honest, "acme.v1.Other")
+    assert said.startswith("has no description of service acme.v1.Other (no\\x1b such thing); ")
 
 
 async def test_nothing_but_health() -> None:
