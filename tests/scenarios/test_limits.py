@@ -43,7 +43,7 @@ def copying(name: str) -> Saga[ScenarioInput, ScenarioOutput]:
 
 
 async def test_payloads_at_the_limit_and_beyond(tmp_path: Path) -> None:
-    """L1, L2: an input at the limit runs, one byte more is refused and stored nowhere; a request that would be built larger
+    """L1, L2: an input at the limit runs, one byte more is refused and stored nowhere; a request that would grow larger
     is never sent, and its step counts as refused; a response beyond it proves nothing.
     """
     most = LIMIT_BYTES - 10

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.scenario
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One value of one row, replaced. `on_postgresql`: another one there, where a column takes only its own kind."""
+    """One value of one row, replaced. `on_postgresql`: another one there, which keeps columns to their kinds."""
 
     table: LiteralString
     column: LiteralString

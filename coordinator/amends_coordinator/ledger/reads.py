@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 from sqlalchemy import Select, bindparam, func, literal, select, tuple_
-from sqlalchemy.exc import DataError, SQLAlchemyError
+from sqlalchemy.exc import DataError, DBAPIError, SQLAlchemyError
 
 from amends_coordinator.core.ids import SagaId, StepName
 from amends_coordinator.core.saga import STEP_DONE
 from amends_coordinator.core.states import Direction, SagaState
 from amends_coordinator.ledger import listing, schema, values
 from amends_coordinator.ledger.instants import InstantType
+from amends_coordinator.ledger.kinds import require_kinds
 from amends_coordinator.ports.ledger import (
     DefinitionPage,
     InstanceRow,
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 
 CHUNK = 500
 """Sagas per query at most."""
+
+BROKEN_TEXT = "Could not decode to UTF-8"
+"""How Python says that a text of SQLite is none: by the same exception as a file that can't be read."""
 
 _log: Any = structlog.get_logger(__name__)  # structlog's loggers are untyped proxies
 
@@ -70,8 +74,10 @@ def _in_halves(ids: Sequence[SagaId], read: Callable[[Sequence[SagaId]], Reading
     """
     try:
         return read(ids)
-    except DataError as error:
+    except DBAPIError as error:
         problem = str(error.orig)
+        if not (isinstance(error, DataError) or BROKEN_TEXT in problem):
+            raise
     except SQLAlchemyError:
         raise
     except Exception as error:  # noqa: BLE001 - somebody's hand may have written anything
@@ -110,13 +116,17 @@ def _saga(
         plan = plans.get(connection, row["definition_name"], row["definition_version"])
     except UnreadableSagaError as error:
         return error
+    mine = (labels.get(saga_id, ()), intents.get(saga_id, ()), letters.get(saga_id, ()))
     try:
+        require_kinds(schema.saga, (row,))
+        for table, rows in zip((schema.saga_label, schema.intent, schema.dead_letter), mine, strict=True):
+            require_kinds(table, rows)
         return values.stored_saga(
             row,
             plan=plan,
-            labels={label["key"]: label["value"] for label in labels.get(saga_id, ())},
-            intents=intents.get(saga_id, ()),
-            dead_letters=letters.get(saga_id, ()),
+            labels={label["key"]: label["value"] for label in mine[0]},
+            intents=mine[1],
+            dead_letters=mine[2],
         )
     except Exception as error:  # noqa: BLE001 - the same
         return _damaged(saga_id, repr(error))
