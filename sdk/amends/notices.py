@@ -35,8 +35,10 @@ class Notices:
     def __init__(self, look: Look) -> None:
         self._look = look
         self._silent = False
+        self._waits: dict[object, tuple[str, float]] = {}
         self._quiet_until_s = 0.0
         self._told = ""
+        self._timer: asyncio.TimerHandle | None = None
         self._looking: asyncio.Task[None] | None = None
 
     def heard(self) -> None:
@@ -51,24 +53,35 @@ class Notices:
 
     @contextmanager
     def about(self, saga_id: str) -> Generator[None]:
-        """Tell why the saga can't get on if the block takes long; costs a timer."""
-        timers: list[asyncio.TimerHandle] = []
-        timers.append(asyncio.get_running_loop().call_later(FIRST_LOOK_S, self._begin, saga_id, timers))
+        """Tell why the saga can't get on if the block takes long."""
+        wait = object()
+        self._waits[wait] = (saga_id, time.monotonic())
+        if self._timer is None:  # one for all waits: most of them end long before
+            self._timer = asyncio.get_running_loop().call_later(FIRST_LOOK_S, self._tick)
         try:
             yield
         finally:
-            timers.pop().cancel()
+            del self._waits[wait]
 
     def close(self) -> None:
         """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
         if self._looking is not None:
             self._looking.cancel()
 
-    def _begin(self, saga_id: str, timers: list[asyncio.TimerHandle]) -> None:
-        timers[0] = asyncio.get_running_loop().call_later(NEXT_LOOK_S, self._begin, saga_id, timers)
-        if time.monotonic() >= self._quiet_until_s and not self._silent:
-            self._quiet_until_s = time.monotonic() + NEXT_LOOK_S
-            self._looking = asyncio.create_task(self._tell(saga_id), name=f"look at saga {saga_id}")
+    def _tick(self) -> None:
+        self._timer = None
+        if not self._waits:
+            return
+        self._timer = asyncio.get_running_loop().call_later(FIRST_LOOK_S, self._tick)
+        wait, (saga_id, began_s) = next(iter(self._waits.items()))
+        now_s = time.monotonic()
+        if self._silent or now_s < max(self._quiet_until_s, began_s + FIRST_LOOK_S):
+            return
+        self._waits[wait] = self._waits.pop(wait)  # the next look is at another one
+        self._quiet_until_s = now_s + NEXT_LOOK_S
+        self._looking = asyncio.create_task(self._tell(saga_id), name=f"look at saga {saga_id}")
 
     async def _tell(self, saga_id: str) -> None:
         try:
