@@ -11,40 +11,37 @@ change again have indexes of their own (`schema.SETTLED`); the few sagas that ar
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sqlalchemy import ColumnElement, and_, literal_column, or_, select, true
-
+from amends_coordinator.core.ids import Instant
 from amends_coordinator.core.states import SagaState
-from amends_coordinator.ledger import schema
+from amends_coordinator.ledger.list_statements import STATES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from sqlalchemy import ColumnCollection, Select, Table
-
-    from amends_coordinator.core.ids import Instant
+    from amends_coordinator.ledger.list_statements import Shape
     from amends_coordinator.ports.listing import SagaFilter, ServedBy, Span
 
-    Columns = ColumnCollection[str, Any]
-    Condition = Callable[[Columns], ColumnElement[bool]]
+    Values = Mapping[str, object]
 
 MOST_DEFINITIONS = 32
 """A participant that serves more definitions is looked for along all sagas."""
 
+FIRST_INSTANT = Instant(-62_135_596_800_000_000)
+LAST_INSTANT = Instant(253_402_300_799_999_999)
+"""What databases know of time: the years 1 to 9999."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
-    """Rows in the order of an index. `covers`: the conditions that hold for every saga in it. `is_sorted_here`: the
-    index finds them, but has another order.
+    """Rows in the order of an index, with the values of its parameters. `covers`: the conditions that hold for every
+    saga in it.
     """
 
     index: str
-    where: tuple[ColumnElement[bool], ...]
+    values: Values
     covers: frozenset[str]
-    table: Table = schema.saga
-    id_name: str = "id"
-    is_sorted_here: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,35 +53,39 @@ class Way:
     """Whether its lanes have to be sorted, so that it is walked only if no other one is short."""
 
 
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What is asked of a saga's row."""
+
+    shape: Shape
+    values: Values
+
+
 def conditions(wanted: SagaFilter) -> dict[str, Condition]:
-    """What is asked of a saga's row, by name; each is answered from the row alone, or by one look at a primary key."""
-    found = {f"label {key}": _has_label(key, value) for key, value in wanted.labels.items()}
+    """Everything that is asked, by name."""
     states, since, served = sorted(wanted.possible_states), wanted.stalled_since, wanted.served_by
-    asked: dict[str, tuple[bool, Condition]] = {
-        "state": (len(states) < len(SagaState), lambda row: row.state.in_(states)),
-        "definition": (bool(wanted.definition_name), lambda row: row.definition_name == wanted.definition_name),
-        "version": (bool(wanted.definition_version), lambda row: row.definition_version == wanted.definition_version),
-        "attention": (wanted.attention_required, lambda row: row.attention_required),
-        "unproven": (wanted.unproven, lambda row: row.unproven),
-        "owed": (wanted.compensations_owed, lambda row: row.compensations_owed > 0),
-        "updated": (wanted.updated.is_bounded, lambda row: within(row.updated_time, wanted.updated)),
+    asked: dict[str, tuple[bool, Values]] = {
+        "definition_name": (bool(wanted.definition_name), {"of_definition_name": wanted.definition_name}),
+        "definition_version": (bool(wanted.definition_version), {"of_definition_version": wanted.definition_version}),
+        "state": (len(states) < STATES, _padded("of_state", states, STATES)),
+        "attention": (wanted.attention_required, {}),
+        "unproven": (wanted.unproven, {}),
+        "owed": (wanted.compensations_owed, {}),
+        "updated": (wanted.updated.is_bounded, _ends(wanted.updated, "of")),
+        "stalled": (since is not None, {"of_stalled_since": since}),
     }
-    found |= {name: condition for name, (is_asked, condition) in asked.items() if is_asked}
-    if since is not None:
-        found["stalled"] = lambda row: and_(row.progress_time <= since, _is_unfinished(row))
+    found = {name: Condition((name, 0, 0), values) for name, (is_asked, values) in asked.items() if is_asked}
+    for number, (key, value) in enumerate(sorted(wanted.labels.items())):
+        values = {f"of_label_key_{number}": key, f"of_label_value_{number}": value}
+        found[f"label {key}"] = Condition(("label", number, 0), values)
     if served is not None:
-        found["participant"] = lambda row: _is_served(row, served)
+        found["participant"] = _is_served(served)
     return found
 
 
-def within(column: ColumnElement[Instant], span: Span) -> ColumnElement[bool]:
-    """Whether an instant lies in a span."""
-    parts: list[ColumnElement[bool]] = []
-    if span.earliest is not None:
-        parts.append(column >= span.earliest)
-    if span.latest is not None:
-        parts.append(column <= span.latest)
-    return and_(true(), *parts)
+def window(wanted: SagaFilter) -> Values:
+    """The values of the span in which sagas were written."""
+    return _ends(wanted.updated, "updated")
 
 
 def ways(wanted: SagaFilter) -> list[Way]:
@@ -92,9 +93,9 @@ def ways(wanted: SagaFilter) -> list[Way]:
     states = sorted(wanted.possible_states)
     own: list[Way] = []
     if wanted.attention_required:
-        own.append(_by_state(states, _attention))
+        own.append(_by_state(states, _marked("ix_saga_attention", "attention")))
     if wanted.unproven:
-        own.append(_by_state(states, _unproven))
+        own.append(_by_state(states, _marked("ix_saga_unproven", "unproven")))
     if wanted.stalled_since is not None:
         own.append(_by_state(states, _unfinished))
     if wanted.definition_name:
@@ -102,7 +103,7 @@ def ways(wanted: SagaFilter) -> list[Way]:
     further = [Way((_labelled(key, value),)) for key, value in wanted.labels.items()]
     if wanted.served_by is not None:
         further.append(_served(states, wanted.served_by))
-    if not own and (not further or len(states) < len(SagaState)):
+    if not own and (not further or len(states) < STATES):
         own.append(_by_state(states, _in_state))
     return own + further
 
@@ -111,19 +112,9 @@ def way_of_window(wanted: SagaFilter) -> Way:
     """The way along what was written in a span of time."""
 
     def lane(state: SagaState) -> Lane:
-        if not state.ended:
-            return _in_state(state)
-        window = within(schema.saga.c.updated_time, wanted.updated)
-        return replace(_settled("ix_saga_updated", state, {"updated"}, window), is_sorted_here=True)
+        return _settled("ix_saga_updated", state, window(wanted), "updated") if state.ended else _in_state(state)
 
     return replace(_by_state(sorted(wanted.possible_states), lane), is_window=True)
-
-
-def written_in(span: Span) -> Select[Any]:
-    """What settled and was written in a span of time, whatever its state."""
-    saga = schema.saga
-    inside = select(saga.c.id).where(_literally(schema.SETTLED), within(saga.c.updated_time, span))
-    return inside.with_hint(saga, "INDEXED BY ix_saga_updated", "sqlite")
 
 
 def _by_state(states: Sequence[SagaState], lane: Callable[[SagaState], Lane]) -> Way:
@@ -131,72 +122,45 @@ def _by_state(states: Sequence[SagaState], lane: Callable[[SagaState], Lane]) ->
 
 
 def _in_state(state: SagaState) -> Lane:
-    return Lane(index="ix_saga_state", where=(_is(state),), covers=frozenset({"state"}))
+    return Lane(index="ix_saga_state", values={"state": state.value}, covers=frozenset({"state"}))
 
 
-def _attention(state: SagaState) -> Lane:
-    where = (_is(state), _literally("attention_required"))
-    return Lane(index="ix_saga_attention", where=where, covers=frozenset({"state", "attention"}))
-
-
-def _unproven(state: SagaState) -> Lane:
-    return Lane(
-        index="ix_saga_unproven", where=(_is(state), _literally("unproven")), covers=frozenset({"state", "unproven"})
-    )
+def _marked(index: str, covered: str) -> Callable[[SagaState], Lane]:
+    return lambda state: _settled(index, state, {}, covered)
 
 
 def _unfinished(state: SagaState) -> Lane:
     """Sagas with something left to do. Of what has settled that is next to nothing."""
-    if not state.ended:
-        return _in_state(state)
-    return Lane(
-        index="ix_saga_unfinished", where=(_is(state), _literally(schema.UNFINISHED)), covers=frozenset({"state"})
-    )
+    return _settled("ix_saga_unfinished", state, {}) if state.ended else _in_state(state)
 
 
 def _of_definition(name: str, version: str) -> Callable[[SagaState], Lane]:
-    saga = schema.saga.c
-
     def lane(state: SagaState) -> Lane:
         if not state.ended:
             return _in_state(state)
         if not version:
-            return _settled("ix_saga_definition", state, {"definition"}, saga.definition_name == name)
-        # Its name is part of what a version is computed from. Asked for the name as well, PostgreSQL may take the index
-        # of names, and go through all of them for an old version.
-        covered = {"definition", "version"}
-        return _settled("ix_saga_definition_version", state, covered, saga.definition_version == version)
+            return _settled("ix_saga_definition", state, {"definition_name": name}, "definition_name")
+        covered = ("definition_name", "definition_version")
+        return _settled("ix_saga_definition_version", state, {"definition_version": version}, *covered)
 
     return lane
 
 
-def _settled(index: str, state: SagaState, covered: set[str], condition: ColumnElement[bool]) -> Lane:
-    where = (_is(state), _literally(schema.SETTLED), condition)
-    return Lane(index=index, where=where, covers=frozenset({"state", *covered}))
+def _settled(index: str, state: SagaState, values: Values, *covered: str) -> Lane:
+    return Lane(index=index, values={"state": state.value, **values}, covers=frozenset({"state", *covered}))
 
 
 def _labelled(key: str, value: str) -> Lane:
-    label = schema.saga_label.c
-    return Lane(
-        table=schema.saga_label,
-        id_name="saga_id",
-        index="ix_saga_label_key",
-        where=(label.key == key, label.value == value),
-        covers=frozenset({f"label {key}"}),
-    )
+    values = {"label_key": key, "label_value": value}
+    return Lane(index="ix_saga_label_key", values=values, covers=frozenset({f"label {key}"}))
 
 
 def _served(states: Sequence[SagaState], served: ServedBy) -> Way:
     """Every saga is in the lane of its definition, or in the one of those that chose the participant, or not settled
     yet; some are in two.
     """
-    chosen = Lane(
-        table=schema.saga_participant,
-        id_name="saga_id",
-        index="ix_saga_participant_participant",
-        where=(schema.saga_participant.c.participant == served.participant,),
-        covers=frozenset({"participant"}),
-    )
+    values = {"participant": served.participant}
+    chosen = Lane(index="ix_saga_participant_participant", values=values, covers=frozenset({"participant"}))
     kinds = [_of_definition(name, "") for name in sorted(served.names)]
     kinds += [_of_definition(name, version) for name, version in sorted(served.versions)]
     if len(kinds) > MOST_DEFINITIONS:
@@ -206,42 +170,30 @@ def _served(states: Sequence[SagaState], served: ServedBy) -> Way:
     return Way((chosen, *covering, *(_in_state(state) for state in states if not state.ended)))
 
 
-def _literally(condition: str) -> ColumnElement[bool]:
-    """The condition of an index, as it has to be repeated for the index to be used."""
-    return literal_column(condition)
+def _is_served(served: ServedBy) -> Condition:
+    names, versions = sorted(served.names), sorted(version for _, version in served.versions)
+    sizes = _power_of_two(len(names)), _power_of_two(len(versions))
+    values = {
+        "of_participant": served.participant,
+        **_padded("of_name", names, sizes[0]),
+        **_padded("of_one_version", versions, sizes[1]),
+    }
+    return Condition(("participant", *sizes), values)
 
 
-def _is(state: SagaState) -> ColumnElement[bool]:
-    return schema.saga.c.state == state.value
+def _power_of_two(count: int) -> int:
+    """So that few statements are made, whatever a participant serves."""
+    return 1 << max(0, count - 1).bit_length()
 
 
-def _is_unfinished(row: Columns) -> ColumnElement[bool]:
-    settled = [state.value for state in SagaState if state.ended]
-    return or_(row.state.not_in(settled), row.due_time.is_not(None))
+def _padded(name: str, values: Sequence[str], count: int) -> Values:
+    """So many parameters: the last value is repeated, and "", which nothing is called, stands for none."""
+    filled = [*values, *[values[-1] if values else ""] * (count - len(values))]
+    return {f"{name}_{number}": value for number, value in enumerate(filled)}
 
 
-def _is_served(row: Columns, served: ServedBy) -> ColumnElement[bool]:
-    by_name: dict[str, list[str]] = {}
-    for name, version in sorted(served.versions):
-        by_name.setdefault(name, []).append(version)
-    named = [and_(row.definition_name == name, row.definition_version.in_(found)) for name, found in by_name.items()]
-    chosen = schema.saga_participant.c
-    is_chosen = _there_is(chosen.saga_id == row.id, chosen.participant == served.participant)
-    return or_(row.definition_name.in_(sorted(served.names)), *named, is_chosen)
-
-
-def _has_label(key: str, value: str) -> Condition:
-    label = schema.saga_label.c
-
-    def condition(row: Columns) -> ColumnElement[bool]:
-        # By the index of labels: its rows lie beside each other, as those of the sagas that are looked at do.
-        return _there_is(
-            label.key == key, label.value == value, label.created_time == row.created_time, label.saga_id == row.id
-        )
-
-    return condition
-
-
-def _there_is(*where: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Whether there is such a row, looked up for each saga: as EXISTS a database might begin with all of these rows."""
-    return select(literal_column("1")).where(*where).limit(1).scalar_subquery().is_not(None)
+def _ends(span: Span, name: str) -> Values:
+    return {
+        f"{name}_earliest": FIRST_INSTANT if span.earliest is None else span.earliest,
+        f"{name}_latest": LAST_INSTANT if span.latest is None else span.latest,
+    }

@@ -15,18 +15,15 @@ Then the rows of the chosen sagas are read, and what hangs on them, with a fixed
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from sqlalchemy import and_, func, literal, or_, select, tuple_
+from typing import TYPE_CHECKING, NamedTuple
 
 from amends_coordinator.core.ids import Instant, SagaId
-from amends_coordinator.ledger import lanes, schema
-from amends_coordinator.ledger.instants import InstantType
+from amends_coordinator.ledger import lanes, list_statements
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sqlalchemy import ColumnElement, Connection, FromClause, Select
+    from sqlalchemy import Connection
 
     from amends_coordinator.ledger.lanes import Condition, Lane, Way
     from amends_coordinator.ports.listing import Position, SagaFilter
@@ -42,12 +39,6 @@ SHORT_SLICE = 20
 
 FIRST_SLICE = 250
 MOST_VISITS = 8_000
-
-_READ_BY_CONDITIONS = (
-    "state", "definition_name", "definition_version", "attention_required", "unproven", "compensations_owed",
-    "updated_time", "progress_time", "due_time",
-)  # fmt: skip
-"""What conditions read of a saga's row."""
 
 
 class Found(NamedTuple):
@@ -69,6 +60,14 @@ class _Bounds(NamedTuple):
 
     below: Position | None
     since: Instant | None
+
+    @property
+    def values(self) -> dict[str, object]:
+        """The values of its parameters."""
+        found: dict[str, object] = {} if self.since is None else {"since": self.since}
+        if self.below is not None:
+            found["below_time"], found["below_id"] = self.below
+        return found
 
     def leap(self, position: Position) -> _Bounds:
         """The part that begins at a position below."""
@@ -124,9 +123,9 @@ class _Walk:
 
     def _is_window_narrow(self) -> bool:
         """Whether so few settled sagas were written in the wanted span of time that they can be sorted."""
-        inside = lanes.written_in(self._wanted.updated).limit(MOST_IN_WINDOW + 1)
-        count = select(func.count()).select_from(inside.subquery())
-        return self._connection.execute(count).scalar_one() <= MOST_IN_WINDOW
+        values = {**lanes.window(self._wanted), "most": MOST_IN_WINDOW + 1}
+        count: int = self._connection.execute(list_statements.written_count(), values).scalar_one()
+        return count <= MOST_IN_WINDOW
 
     def _start(self, ways: Sequence[Way], bounds: _Bounds) -> Position | None:
         """Where all ways have begun; None: one of them leads nowhere."""
@@ -150,8 +149,16 @@ class _Walk:
 
     def _row(self, lane: Lane, bounds: _Bounds, number: int) -> Position | None:
         """The position of a lane's row by its number, from 0."""
-        row = self._connection.execute(_rows(lane, bounds).limit(1).offset(number)).first()
-        return None if row is None else (row[0], row[1])
+        found = self._rows(lane, bounds, size=1, skipped=number)
+        return found[0] if found else None
+
+    def _rows(self, lane: Lane, bounds: _Bounds, *, size: int, skipped: int = 0) -> list[Position]:
+        """The positions of a lane's rows."""
+        statement = list_statements.rows(
+            lane.index, is_below=bounds.below is not None, is_since=bounds.since is not None
+        )
+        values = {**lane.values, **bounds.values, "size": size, "skipped": skipped}
+        return [(created_time, saga_id) for created_time, saga_id in self._connection.execute(statement, values)]
 
     def _stops(self, lane: Lane, bounds: _Bounds, size: int, others: Sequence[Way]) -> Iterator[_Stop]:
         """What is wanted of a lane: all of it, or what fulfils the remaining conditions."""
@@ -160,70 +167,38 @@ class _Walk:
             yield from self._wanted_stops(lane, bounds, remaining, others)
             return
         while True:
-            rows = self._connection.execute(_rows(lane, bounds).limit(size)).all()
-            yield from (_Stop((row.created_time, row.id), wanted=True) for row in rows)
-            if len(rows) < size:
+            positions = self._rows(lane, bounds, size=size)
+            yield from (_Stop(position, wanted=True) for position in positions)
+            if len(positions) < size:
                 return
-            bounds = bounds._replace(below=(rows[-1].created_time, rows[-1].id))
+            bounds = bounds._replace(below=positions[-1])
 
     def _wanted_stops(
         self, lane: Lane, bounds: _Bounds, remaining: Sequence[Condition], others: Sequence[Way]
     ) -> Iterator[_Stop]:
         """What is wanted of a lane, slice by slice, until the page's work is done."""
         size = max(FIRST_SLICE, self._limit + 1)
+        shapes = tuple(condition.shape for condition in remaining)
+        asked = {name: value for condition in remaining for name, value in condition.values.items()}
         while True:
-            rows = self._connection.execute(_slice(lane, bounds, size, remaining)).all()
+            statement = list_statements.judged(
+                lane.index, shapes, is_below=bounds.below is not None, is_since=bounds.since is not None
+            )
+            values = {**lane.values, **asked, **bounds.values, "size": size}
+            rows = self._connection.execute(statement, values).all()
             self._visits_left -= size
-            fits = [_Stop((row.created_time, row.id), wanted=True) for row in rows if row.is_wanted]
+            fits = [_Stop((created_time, saga_id), wanted=True) for created_time, saga_id, fits, _ in rows if fits]
             yield from fits
-            if not rows or rows[-1].number < size:
+            if not rows or rows[-1][3] < size:
                 return
-            bounds = bounds._replace(below=(rows[-1].created_time, rows[-1].id))
+            last = (rows[-1][0], rows[-1][1])
+            bounds = bounds._replace(below=last)
             if not fits and others:
                 start = self._start(others, bounds)
                 if start is None:
                     return
                 bounds = bounds.leap(start)
             if self._visits_left <= 0:
-                yield _Stop((rows[-1].created_time, rows[-1].id), wanted=False)
+                yield _Stop(last, wanted=False)
                 return
             size = max(FIRST_SLICE, min(4 * size, self._visits_left))
-
-
-def _rows(lane: Lane, bounds: _Bounds, *further: str) -> Select[Any]:
-    """The positions of a lane's rows, newest first, and further columns of theirs."""
-    table = lane.table.c
-    columns = (table.created_time, table[lane.id_name].label("id"), *(table[name] for name in further))
-    found = select(*columns).where(*lane.where).with_hint(lane.table, f"INDEXED BY {lane.index}", "sqlite")
-    created_time: ColumnElement[Any] = table.created_time
-    saga_id: ColumnElement[Any] = table[lane.id_name]
-    if lane.is_sorted_here:
-        # Without an order inside, a database has no reason to take the index that gives the order, and to go through
-        # all of it for the few rows that were written in the window.
-        inside = found.offset(0).subquery()
-        found, created_time, saga_id = select(inside), inside.c.created_time, inside.c.id
-    if bounds.since is not None:
-        found = found.where(created_time >= bounds.since)
-    if bounds.below is not None:
-        position = tuple_(literal(bounds.below[0], InstantType()), literal(bounds.below[1]))
-        found = found.where(tuple_(created_time, saga_id) < position)
-    return found.order_by(created_time.desc(), saga_id.desc())
-
-
-def _slice(lane: Lane, bounds: _Bounds, size: int, remaining: Sequence[Condition]) -> Select[Any]:
-    """What is wanted of so many rows of a lane, and the last of them."""
-    if lane.table is schema.saga:
-        rows: FromClause = _rows(lane, bounds, *_READ_BY_CONDITIONS).limit(size).subquery()
-        columns, asked = rows.c, rows
-    else:
-        labelled = _rows(lane, bounds).limit(size).subquery()
-        columns, asked = schema.saga.c, labelled.join(schema.saga, schema.saga.c.id == labelled.c.id)
-    newest_first = (columns.created_time.desc(), columns.id.desc())
-    judged = select(
-        columns.created_time,
-        columns.id,
-        and_(*(condition(columns) for condition in remaining)).label("is_wanted"),
-        func.row_number().over(order_by=newest_first).label("number"),
-    )
-    each = judged.select_from(asked).subquery().c
-    return select(*each).where(or_(each.is_wanted, each.number == size)).order_by(each.number)
