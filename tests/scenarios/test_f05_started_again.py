@@ -25,6 +25,7 @@ from tests.scenarios.desk import Desk
 from tests.scenarios.inside import Inside, inside
 from tests.scenarios.raw import Reply, raw_steps
 from tests.scenarios.sagas import ScenarioSaga, scene, steps
+from tests.unit.grpc_api.samples import errand
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,6 +106,7 @@ async def test_f05_after_retention_the_saga_still_says_how_it_ended(ledger_url: 
                 await Desk(coordinator).once(lambda saga: saga.purged, saga_id)
             calls = len(participant.seen)
             await says_how_it_ended(coordinator)
+            await is_found_whatever_the_default_version_takes(coordinator)
         async with inside(tmp_path, **keeping) as coordinator:
             await coordinator.announce("raw", participant.address)
             await says_how_it_ended(coordinator)
@@ -140,6 +142,18 @@ async def says_how_it_ended(coordinator: Inside) -> None:
         watched = [answer.saga async for answer in coordinator.sagas.WatchSaga(pb.WatchSagaRequest(saga_id=saga_id))]
         assert [saga.state for saga in watched] == [row.state], "there is nothing more to see"
         assert "4111" not in str(row)
+
+
+async def is_found_whatever_the_default_version_takes(coordinator: Inside) -> None:
+    """S9: inputs are compared by the definition that the saga was started with, also where the newest takes another
+    type.
+    """
+    newest = pb.RegisterSagaDefinitionRequest(definition=errand(name=GOOD.name))
+    await coordinator.sagas.RegisterSagaDefinition(newest)
+    answer = await coordinator.sagas.StartSaga(started_again("good", GOOD.name, INPUT))
+    assert (answer.started, answer.saga.purged) == (False, True)
+    refusal = await refused(coordinator.sagas.StartSaga(started_again("good", GOOD.name, OTHER)))
+    assert refusal.reason == "SAGA_ID_IN_USE"
 
 
 async def is_refused_what_would_change_it(coordinator: Inside) -> None:

@@ -33,9 +33,9 @@ async def test_f06_refused_and_the_first_unchanged(tmp_path: Path) -> None:
         assert (await client.get("f06"), stage.journal.read()) == before
 
 
-async def test_f06_fifty_mixed_calls_at_once_make_one_saga(tmp_path: Path) -> None:
+async def test_f06_fifty_mixed_calls_at_once_make_one_saga(ledger_url: str, tmp_path: Path) -> None:
     """S9: whichever input comes first is the saga; the others are told."""
-    async with scene(tmp_path) as stage, SagaClient(stage.coordinator.address) as client:
+    async with scene(tmp_path, AMENDS_LEDGER_URL=ledger_url) as stage, SagaClient(stage.coordinator.address) as client:
         saga = steps("a", "b")
         amounts = [10 if number % 2 else 99 for number in range(50)]
         starts = (client.start(saga, ScenarioInput(amount=amount), saga_id="f06") for amount in amounts)

@@ -137,3 +137,15 @@ def test_what_a_person_found_is_shown_with_the_name() -> None:
     tree = drawn(saga)
     assert "RESOLVED" in tree
     assert "resolved by ada: undone by hand" in tree
+
+
+def test_a_saga_that_retention_has_emptied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """F05: what is left of it says how it ended, and why nothing more is to be seen."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    saga = Saga(saga_id="order-1", definition_name="order", state=Saga.STATE_COMPENSATED, purged=True)
+    saga.failure.reason = "CARD_DECLINED"
+    assert drawn(saga).splitlines() == [
+        "order-1  order  COMPENSATED",
+        "├── failure: the saga as a whole  CARD_DECLINED",
+        "└── purged: payloads and ledger rows were removed by retention",
+    ]
