@@ -6,8 +6,10 @@ import signal
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
+from uuid import uuid4
 
 import typer
 
@@ -42,13 +44,14 @@ def dev(
     try:
         with coordinator_extra():
             from amends_coordinator import bootstrap
-        with _ledger(keep=keep, chosen=ledger_url) as (url, what):
-            commentary = Commentary(ledger=what)
+        with playground(keep=keep, chosen=ledger_url) as ledger:
+            commentary = Commentary(ledger=ledger.said)
             code = bootstrap.main(
                 ready=commentary.ready,
                 tell=commentary.tell,
                 port=port,
-                ledger_url=url,
+                ledger_url=ledger.url,
+                ledger_name=ledger.name,
                 participant_lease_s=PARTICIPANT_LEASE_S,
                 stop_grace_s=STOP_GRACE_S,
                 log_level="warning",
@@ -59,13 +62,25 @@ def dev(
     raise typer.Exit(code)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Playground:
+    """The ledger to play with: its URL, its name (None: the usual one), and what to say of it."""
+
+    url: str
+    name: str | None
+    said: str
+
+
 @contextmanager
-def _ledger(*, keep: bool, chosen: str) -> Generator[tuple[str, str]]:
-    """The ledger's URL, and what to say of it."""
+def playground(*, keep: bool, chosen: str) -> Generator[Playground]:
+    """The ledger, for as long as it is played with."""
     if chosen:
-        yield chosen, "the ledger is the one you gave"
+        yield Playground(url=chosen, name=None, said="the ledger is the one you gave")
     elif keep:
-        yield f"sqlite:///{KEPT}", f"the ledger is kept in {KEPT}"
+        yield Playground(url=f"sqlite:///{KEPT}", name=None, said=f"the ledger is kept in {KEPT}")
     else:
         with tempfile.TemporaryDirectory(prefix="amends-dev-") as folder:
-            yield f"sqlite:///{folder}/ledger.db", "the ledger is forgotten at the end (--keep keeps it)"
+            # A name of its own: participants that go on running know keys by ledger, and ids will be used again.
+            name = f"dev-{uuid4().hex[:12]}"
+            said = "the ledger is forgotten at the end (--keep keeps it)"
+            yield Playground(url=f"sqlite:///{folder}/ledger.db", name=name, said=said)

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from amends import CompensationFailed, ParticipantServer, Retry, SagaClient
 from amends.cli.app import app
+from amends.cli.dev import playground
 from scenario.v1.scenario_pb2 import ScenarioInput
 from tests.scenarios.journal import Journal
 from tests.scenarios.sagas import steps
@@ -146,6 +147,14 @@ def test_a_ledger_that_can_not_be(tmp_path: Path) -> None:
     said = refused(tmp_path, "--ledger-url", "mysql://ada:secret@localhost/x")
     assert said.startswith("amends: ")
     assert "secret" not in said
+
+
+def test_each_forgotten_ledger_has_a_name_of_its_own() -> None:
+    """S2: ids that are used again under the next one are other keys to a participant that went on running."""
+    with playground(keep=False, chosen="") as first, playground(keep=False, chosen="") as second:
+        assert first.name != second.name
+    with playground(keep=True, chosen="") as kept_one, playground(keep=False, chosen="memory:") as given:
+        assert (kept_one.name, given.name, given.url) == (None, None, "memory:")
 
 
 def test_two_ledgers_at_once(runner: CliRunner) -> None:
