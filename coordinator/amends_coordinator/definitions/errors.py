@@ -20,7 +20,7 @@ LONGEST_QUOTE = 100
 MOST_LISTED = 12
 """Names that a message lists."""
 
-MOST_COMPARED = 300
+MOST_COMPARED = 100
 """Names that one that isn't there is compared with: a definition that is full of them must not cost much."""
 
 
@@ -54,6 +54,10 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def choices(prefix: str, numbers: Mapping[str, int]) -> str:
     """The values of an enum as a message lists them, without the prefix of their names."""
     return listing(name.removeprefix(prefix) for name, number in numbers.items() if number)
+
+
+MOST_FAULTS = 200
+"""Faults after which a definition is not looked at any further: nobody reads more, and each costs time."""
 
 
 class DefinitionError(Exception):
@@ -110,7 +114,14 @@ class FaultList:
         return len(self._faults)
 
     def add(self, path: str, description: str) -> None:
-        """Note that something is wrong at this path."""
+        """Note that something is wrong at this path.
+
+        Raises:
+            InvalidDefinitionError: there are too many to go on.
+        """
+        if len(self._faults) == MOST_FAULTS:
+            self._faults[Fault("", f"it has more than {MOST_FAULTS} faults; correct these first")] = None
+            self.raise_if_any()
         self._faults[Fault(path, description)] = None
 
     def at(self, *paths: str) -> bool:

@@ -91,6 +91,16 @@ def test_a_hostile_path_is_cut_short() -> None:
     assert len(caught.value.faults[0].description) < 300
 
 
+def test_a_definition_full_of_faults_is_given_up() -> None:
+    """L2: each fault costs time and nobody reads thousands: after 200 that is said, and no more is looked at."""
+    misspelt = " ".join(f'bindings {{ target: "gest{index}" input: "guset" }}' for index in range(10_000))
+    with pytest.raises(InvalidDefinitionError) as caught:
+        resolve(definition(HEAD + read_only("a", misspelt)), announced=[ANNOUNCED])
+    first, *rest = caught.value.faults
+    assert (first.path, first.description) == ("", "it has more than 200 faults; correct these first")
+    assert len(rest) == 200
+
+
 @given(st.data())
 def test_a_damaged_definition_is_faulty_or_sound(data: st.DataObject) -> None:
     """L2: whatever bytes a client sends as a definition, they end in faults or in a version, never in a traceback."""
