@@ -8,24 +8,29 @@ import pty
 import re
 import signal
 import sys
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
-from amends import SagaClient
 from scenario.v1.scenario_pb2 import ScenarioInput
-from tests.scenarios.sagas import scene, steps
+from tests.scenarios.inside import inside
+from tests.scenarios.raw import Reply, raw_steps
+from tests.scenarios.sagas import steps
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from pathlib import Path
 
-pytestmark = [pytest.mark.scenario, pytest.mark.crash]
+    from tests.scenarios.inside import Inside
+    from tests.scenarios.raw import RawSteps
+
+pytestmark = pytest.mark.scenario
 
 BOUND_S = 60
+HELD = Reply(delay_s=60)
 CONTROL = re.compile(r"\x1b\[[?\d;]*[A-Za-z]")
 SAGA = steps("a", "b", attempt_timeout=timedelta(seconds=30))
 
@@ -75,52 +80,61 @@ async def on_a_terminal(*arguments: str) -> AsyncGenerator[tuple[Terminal, async
         os.close(screen)
 
 
+@asynccontextmanager
+async def coordinator(data: Path, participant: RawSteps, port: int = 0) -> AsyncGenerator[Inside]:
+    """A coordinator that knows the participant; the next one on its port goes on with its ledger."""
+    async with inside(data, port=port) as found:
+        await found.announce("raw", participant.address)
+        yield found
+
+
+def port_of(found: Inside) -> int:
+    """Where it listens."""
+    return int(found.address.rpartition(":")[2])
+
+
 async def test_in_a_pipe_it_tells_every_change_to_the_end(tmp_path: Path) -> None:
-    """The coordinator is killed meanwhile; each change has one line, and the exit code is that of a committed saga."""
-    async with scene(tmp_path) as stage:
-        stage.script(b=["hold", "ok"])
-        async with SagaClient(stage.coordinator.address) as client:
-            await client.start(SAGA, ScenarioInput(), saga_id="w")
-        await eventually(lambda: len(stage.journal.effects()) == 2, what="b takes effect", bound_s=30)
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "amends.cli", "saga", "watch", "w", "--coordinator", stage.coordinator.address),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        assert process.stdout is not None
-        first = await asyncio.wait_for(process.stdout.readline(), BOUND_S)
-        await stage.coordinator.kill()
-        await stage.coordinator.start()
-        rest, said = await asyncio.wait_for(process.communicate(), BOUND_S)
-        lines = (first + rest).decode().splitlines()
-        told = [line.split("  ")[1:4] for line in lines]
-        assert told[0][0] == "w"
-        assert [each for each in told if each[0] == "a"] == [["a", "action", "SUCCEEDED"]]
-        assert told.count(["b", "action", "SUCCEEDED"]) == 1
-        assert [each[0] for each in told].count("RUNNING") == 1
-        assert told[-1][0] == "COMMITTED"
-        assert said.decode() == "the coordinator doesn't answer; reconnecting ...\n"
-        assert process.returncode == 0
+    """The coordinator restarts meanwhile; each change has one line, and the exit code is that of a committed saga."""
+    async with raw_steps({"b": [HELD, Reply()]}) as participant:
+        async with coordinator(tmp_path, participant) as first:
+            await first.client.start(SAGA, ScenarioInput(), saga_id="w")
+            await eventually(lambda: bool(participant.calls("b/action")), what="b is called")
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "amends.cli", "saga", "watch", "w", "--coordinator", first.address),
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
+            assert process.stdout is not None
+            line = await asyncio.wait_for(process.stdout.readline(), BOUND_S)
+        async with coordinator(tmp_path, participant, port_of(first)):
+            rest, said = await asyncio.wait_for(process.communicate(), BOUND_S)
+    told = [each.split("  ")[1:4] for each in (line + rest).decode().splitlines()]
+    assert told[0][0] == "w"
+    assert [each for each in told if each[0] == "a"] == [["a", "action", "SUCCEEDED"]]
+    assert told.count(["b", "action", "SUCCEEDED"]) == 1
+    assert [each[0] for each in told].count("RUNNING") == 1
+    assert told[-1][0] == "COMMITTED"
+    assert said.decode() == "the coordinator doesn't answer; reconnecting ...\n"
+    assert process.returncode == 0
 
 
 async def test_on_a_terminal_it_is_drawn_live(tmp_path: Path) -> None:
     """One saga's tree grows until it ends, over a restart; a list shows bars and what appears, until Ctrl-C."""
-    async with scene(tmp_path) as stage:
-        address = ["--coordinator", stage.coordinator.address]
-        stage.script(b=["hold", "ok"])
-        async with on_a_terminal("--state", "running", *address) as (table, listing):
+    async with AsyncExitStack() as stack:
+        participant = await stack.enter_async_context(raw_steps({"b": [HELD, Reply()]}))
+        async with coordinator(tmp_path, participant) as first:
+            address = ["--coordinator", first.address]
+            table, listing = await stack.enter_async_context(on_a_terminal("--state", "running", *address))
             await eventually(lambda: "no sagas" in table.seen, what="an empty list", bound_s=BOUND_S)
-            async with SagaClient(stage.coordinator.address) as client:
-                await client.start(SAGA, ScenarioInput(), saga_id="w-1")
+            await first.client.start(SAGA, ScenarioInput(), saga_id="w-1")
+            tree, watching = await stack.enter_async_context(on_a_terminal("w-1", *address))
             await eventually(lambda: "█████░░░░░ 1/2" in table.seen, what="the saga with its bar", bound_s=BOUND_S)
-            async with on_a_terminal("w-1", *address) as (tree, watching):
-                await eventually(lambda: "b  action  PENDING" in tree.seen, what="the tree", bound_s=BOUND_S)
-                await stage.coordinator.kill()
-                for each in (tree, table):
-                    await eventually(lambda: "reconnecting" in each.seen, what="the outage", bound_s=BOUND_S)  # noqa: B023 - asked at once
-                await stage.coordinator.start()
-                assert await asyncio.wait_for(watching.wait(), BOUND_S) == 0
-                await eventually(lambda: "w-1  scenario-a-b  COMMITTED" in tree.seen, what="the end", bound_s=BOUND_S)
+            await eventually(lambda: "b  action  PENDING" in tree.seen, what="the tree", bound_s=BOUND_S)
+        await eventually(lambda: "reconnecting" in tree.seen, what="the outage of the tree", bound_s=BOUND_S)
+        await eventually(lambda: "reconnecting" in table.seen, what="the outage of the list", bound_s=BOUND_S)
+        async with coordinator(tmp_path, participant, port_of(first)):
+            assert await asyncio.wait_for(watching.wait(), BOUND_S) == 0
+            await eventually(lambda: "w-1  scenario-a-b  COMMITTED" in tree.seen, what="the end", bound_s=BOUND_S)
             await eventually(lambda: table.seen.count("no sagas") > 1, what="nothing runs any more", bound_s=BOUND_S)
             listing.send_signal(signal.SIGINT)
             assert await asyncio.wait_for(listing.wait(), BOUND_S) == 0
