@@ -79,6 +79,10 @@ explore: $(VENV)/.ready ## Explore the core: every interleaving of small sagas (
 bench: $(VENV)/.ready ## Measure; prints key=value lines
 	@$(RUN)/python -m tests.benchmarks.bench $(ARGS)
 
+.PHONY: bench-list
+bench-list: $(VENV)/.ready ## Measure lists of a million sagas on both databases (many minutes the first time, 4 GB of disk)
+	@$(RUN)/python -m tests.benchmarks.bench_list $(ARGS)
+
 .PHONY: format
 format: $(VENV)/.ready ## Format the code and repair what ruff can
 	@$(RUN)/ruff check --quiet --fix-only
