@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, cast
 
@@ -51,20 +51,6 @@ from typed.v1.typed_pb2 import BookRequest, PlanTrip, TripPlanned
 State = saga_pb2.Saga
 SOON = timedelta(seconds=20)
 FAILURE = saga_pb2.Failure(step="issue", reason="SOLD_OUT", status_code="FAILED_PRECONDITION", message="no seats")
-
-
-@pytest.fixture
-async def coordinator() -> TellingCoordinator:
-    """A coordinator that isn't served yet."""
-    # The methods that it leaves out answer UNIMPLEMENTED, as generated; only the stub calls them abstract.
-    return TellingCoordinator()  # type: ignore[abstract]  # pyright: ignore[reportAbstractUsage]
-
-
-@pytest.fixture
-async def client(coordinator: TellingCoordinator) -> AsyncIterator[SagaClient]:
-    """A client of that coordinator, which is served now."""
-    async with serving(coordinator) as address, SagaClient(address) as client:
-        yield client
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import datetime, timedelta, timezone
 from typing import Any, cast
 
@@ -11,23 +10,9 @@ from google.protobuf.json_format import MessageToDict
 
 from amends import DefinitionError, SagaClient
 from amends.v1 import saga_pb2
-from tests.unit.sdk_initiator.coordinator import TellingCoordinator, serving
+from tests.unit.sdk_initiator.coordinator import TellingCoordinator
 
 State = saga_pb2.Saga
-
-
-@pytest.fixture
-async def coordinator() -> TellingCoordinator:
-    """A coordinator that isn't served yet."""
-    # The methods that it leaves out answer UNIMPLEMENTED, as generated; only the stub calls them abstract.
-    return TellingCoordinator()  # type: ignore[abstract]  # pyright: ignore[reportAbstractUsage]
-
-
-@pytest.fixture
-async def client(coordinator: TellingCoordinator) -> AsyncIterator[SagaClient]:
-    """A client of that coordinator, which is served now."""
-    async with serving(coordinator) as address, SagaClient(address) as client:
-        yield client
 
 
 async def test_sagas_are_listed_page_by_page(client: SagaClient, coordinator: TellingCoordinator) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, aclosing
 from datetime import timedelta
 
@@ -26,20 +25,10 @@ from tests.waiting import eventually
 State = saga_pb2.Saga
 
 
-@pytest.fixture
-async def coordinator() -> TellingCoordinator:
-    """A coordinator that knows one saga, which has been written once."""
-    # The methods that it leaves out answer UNIMPLEMENTED, as generated; only the stub calls them abstract.
-    made = TellingCoordinator()  # type: ignore[abstract]  # pyright: ignore[reportAbstractUsage]
-    made.sagas["trip-1"] = written(1)
-    return made
-
-
-@pytest.fixture
-async def client(coordinator: TellingCoordinator) -> AsyncIterator[SagaClient]:
-    """A client of that coordinator, which is served now."""
-    async with serving(coordinator) as address, SagaClient(address) as client:
-        yield client
+@pytest.fixture(autouse=True)
+async def trip(coordinator: TellingCoordinator) -> None:
+    """The coordinator knows one saga, which has been written once."""
+    coordinator.sagas["trip-1"] = written(1)
 
 
 def written(count: int, state: State.State.ValueType = State.STATE_RUNNING) -> State:
