@@ -247,6 +247,19 @@ async def _passed(ledger: CountingLedger, questions: int) -> None:
     await eventually(lambda: ledger.asked["write_counts"] >= before + questions, what="the ledger is asked")
 
 
+async def test_whose_time_is_over_gets_the_saga_as_it_is() -> None:
+    """A wait that ends with its time answers what the last look found, not what stood there when it began."""
+    ledger = CountingLedger()
+    async with rig(ledger) as stage:
+        await elsewhere(stage, ledger, SAGA)
+        wait = asyncio.create_task(stage.engine.wait(SAGA, timeout_s=1.5))
+        await _passed(ledger, 1)
+        ledger.change(SAGA, state=SagaState.COMPENSATING)
+        told = await asyncio.wait_for(wait, BOUND_S)
+        assert told is not None
+        assert (told.version, told.saga.state) == (3, SagaState.COMPENSATING)
+
+
 async def test_very_many_take_turns() -> None:
     """However many are looked at, one question stays small, and each has its turn."""
     ledger = CountingLedger()

@@ -25,7 +25,7 @@ from amends_coordinator.grpc_api.errors import (
     status_of,
 )
 from amends_coordinator.grpc_api.validation import InvalidRequestError
-from amends_coordinator.ports.driving import SagaBusyError, StoppingError
+from amends_coordinator.ports.driving import SagaBusyError, StoppingError, TooManyWatchersError
 from amends_coordinator.ports.ledger import (
     LedgerUnavailableError,
     NodeFencedError,
@@ -113,6 +113,20 @@ def test_contradictions_and_delays_are_filled_in() -> None:
     _unpack(DescriptorConflictError(["a", "b"]), failure)
     _unpack(LedgerUnavailableError(""), retry)
     assert [each.description for each in failure.violations] == ["a", "b"]
+    assert retry.retry_delay.seconds > 0
+
+
+def test_a_quota_names_its_limit_and_when_to_come_back() -> None:
+    """QuotaFailure says which limit is reached and which setting raises it, RetryInfo when to ask again."""
+    quota, retry = error_details_pb2.QuotaFailure(), error_details_pb2.RetryInfo()
+    status = status_of(TooManyWatchersError(7))
+    assert status.code == grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
+    assert status.details[1].Unpack(quota)
+    assert status.details[2].Unpack(retry)
+    (violation,) = quota.violations
+    assert violation.subject == "WatchSaga"
+    assert "7 streams" in violation.description
+    assert "AMENDS_MAX_WATCHERS" in violation.description
     assert retry.retry_delay.seconds > 0
 
 
