@@ -117,9 +117,11 @@ async def test_everything_in_the_wrong_order(tickets: Path) -> None:
     port = free_port()
     told = Told(tickets, f"localhost:{port}")
     with ExitStack() as stack:
-        buy = stack.enter_context(told.program("buy.py"))
-        await told.says("buy.py", f"no coordinator answers at localhost:{port}; start one with `amends dev`")
+        with told.program("buy.py"):
+            await told.says("buy.py", f"no coordinator answers at localhost:{port}; start one with `amends dev`")
         stack.enter_context(told.command("dev", "amends", "dev", "--port", str(port)))
+        await told.says("dev", "listening on ")
+        buy = stack.enter_context(told.program("buy.py"))
         await told.says("dev", "ticket-1  hold → Hold  waits  no participant announces tickets.v1.TicketService")
         await told.says("buy.py", "saga 'ticket-1' can't get past step 'hold' yet: no participant announces")
         with told.program("theatre.py", {"        return pb.HoldResponse()": "        pb.HoldResponse()"}):
