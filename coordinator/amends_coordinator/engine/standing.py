@@ -39,14 +39,17 @@ class Standing:
         """Have it count where it stands now. Where it stood already it keeps its place."""
         if names == self.names:
             return
+        kept: list[str] = []
         for name in self._entered:
-            if name not in names:
+            if name in names:
+                kept.append(name)
+            else:
                 self._shares.leave(name)
-        kept = tuple(name for name in self._entered if name in names)
-        entered = tuple(name for name in names if name not in kept and self._shares.enter(name))
-        self.names = names
-        self._entered = kept + entered
-        self.turned_away = tuple(name for name in names if name not in self._entered) if names else ()
+        turned_away: list[str] = []
+        for name in names:
+            if name not in kept:
+                (kept if self._shares.enter(name) else turned_away).append(name)
+        self.names, self._entered, self.turned_away = names, tuple(kept), tuple(turned_away)
 
     def admits(self, name: str) -> bool:
         """Whether the saga may call this participant: it has its place there, or gets it now."""
@@ -93,11 +96,14 @@ def participants_of(saga: Saga, definition: CompiledDefinition, directory: Direc
 
 
 def places_of(saga: Saga) -> tuple[str, ...]:
-    """The participants of the pending calls of a saga that has begun."""
-    pending = [each for each in saga.intents if each.state is IntentState.PENDING]
-    if len(pending) == 1:
-        return (place_of(pending[0].participant, pending[0].method),)
-    return tuple(dict.fromkeys(place_of(each.participant, each.method) for each in pending))
+    """The participants of the pending calls of a saga that has begun. Asked at every decision."""
+    places: tuple[str, ...] = ()
+    for intent in saga.intents:
+        if intent.state is IntentState.PENDING:
+            place = place_of(intent.participant, intent.method)
+            if place not in places:
+                places = (*places, place) if places else (place,)
+    return places
 
 
 def place_of(participant: str, method: str) -> str:
