@@ -38,6 +38,7 @@ OTHERS = 60
 NOBODY_LISTENS = "127.0.0.1:1"
 STARTS_AT_ONCE = 32
 GROWTH_MIB = 64
+LEASE_S = 600
 TASKS_OF_ONE = 10
 """More than a saga's driver, its call and what gRPC makes of that at both ends."""
 
@@ -137,7 +138,9 @@ async def test_sagas_of_others_do_not_wait_for_a_participant_that_hangs(tmp_path
     async with AsyncExitStack() as stack:
         quick = await stack.enter_async_context(raw_steps())
         hung = await stack.enter_async_context(raw_steps({"a": [Reply(delay_s=BOUND_S)]}))
-        coordinator = await stack.enter_async_context(inside(tmp_path, max_running_sagas=ROOM))
+        coordinator = await stack.enter_async_context(
+            inside(tmp_path, max_running_sagas=ROOM, participant_lease_s=LEASE_S)
+        )
         await coordinator.announce("quick", quick.address)
         announced = announcement("hung", NOBODY_LISTENS if how == "down" else hung.address)
         announced.instance.capacity = 10 if how == "full" else 0
