@@ -12,7 +12,7 @@ import asyncio
 import statistics
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -61,7 +61,7 @@ async def register(address: str) -> None:
 
 
 @asynccontextmanager
-async def served(folder: Path, url: str) -> AsyncIterator[str]:
+async def served(folder: Path, url: str) -> AsyncGenerator[str]:
     """A coordinator on the ledger, as a process; its address."""
     process = coordinator(folder, AMENDS_LEDGER_URL=url, AMENDS_LOG_LEVEL="warning", AMENDS_SWEEP_INTERVAL_S="1")
     await process.start()
@@ -111,7 +111,7 @@ def say(words: str) -> None:
 
 
 @contextmanager
-def server() -> Iterator[str | None]:
+def server() -> Generator[str | None]:
     """A PostgreSQL with an empty database; None where there is none for this platform."""
     package = find_package()
     if package is None:

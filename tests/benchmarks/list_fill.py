@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing, contextmanager
 from itertools import chain, islice
 from typing import Protocol
@@ -72,7 +72,7 @@ def _versions(engine: Engine) -> dict[str, Sequence[str]]:
 
 
 @contextmanager
-def _without_indexes(engine: Engine) -> Iterator[None]:
+def _without_indexes(engine: Engine) -> Generator[None]:
     indexes: list[Index] = [index for table in TABLES for index in table.indexes]
     with engine.begin() as connection:
         for index in indexes:
@@ -95,7 +95,7 @@ class _File:
 
 
 @contextmanager
-def _file(url: str) -> Iterator[_File]:
+def _file(url: str) -> Generator[_File]:
     with closing(sqlite3.connect(make_url(url).database or "")) as connection:
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute("PRAGMA cache_size = -262144")
@@ -116,7 +116,7 @@ class _Server:
 
 
 @contextmanager
-def _server(url: str) -> Iterator[_Server]:
+def _server(url: str) -> Generator[_Server]:
     with psycopg.connect(url) as connection:
         connection.execute("SET TimeZone = 'UTC'")
         yield _Server(connection)

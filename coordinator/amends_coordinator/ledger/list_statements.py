@@ -97,7 +97,7 @@ _READ_BY_CONDITIONS = (
 
 
 @lru_cache(CACHED)
-def rows(index: str, *, is_below: bool, is_since: bool) -> Select[Any]:
+def rows(index: str, *, is_below: bool, is_since: bool) -> Select[*tuple[Any, ...]]:
     """The positions of an index's rows, newest first: `size` of them, behind the first `skipped`. They begin below a
     position (`below_time`, `below_id`) and go down to an instant (`since`), if they do.
     """
@@ -105,7 +105,7 @@ def rows(index: str, *, is_below: bool, is_since: bool) -> Select[Any]:
 
 
 @lru_cache(CACHED)
-def judged(index: str, shapes: tuple[Shape, ...], *, is_below: bool, is_since: bool) -> Select[Any]:
+def judged(index: str, shapes: tuple[Shape, ...], *, is_below: bool, is_since: bool) -> Select[*tuple[Any, ...]]:
     """The same, of which only those come that fulfil the conditions (`is_wanted`), and the last one (`number` is then
     `size`).
     """
@@ -131,14 +131,14 @@ def judged(index: str, shapes: tuple[Shape, ...], *, is_below: bool, is_since: b
 
 
 @lru_cache(1)
-def written_count() -> Select[Any]:
+def written_count() -> Select[*tuple[Any, ...]]:
     """How many settled sagas were written in a span of time; it is counted up to `most`."""
     found = select(_saga.c.id).where(_settled, _written).limit(bindparam("most", type_=Integer()))
     hinted = found.with_hint(_saga, "INDEXED BY ix_saga_updated", "sqlite")
     return select(func.count()).select_from(hinted.subquery())
 
 
-def _rows(index: str, further: tuple[str, ...], *, is_below: bool, is_since: bool) -> Select[Any]:
+def _rows(index: str, further: tuple[str, ...], *, is_below: bool, is_since: bool) -> Select[*tuple[Any, ...]]:
     of = INDEXES[index]
     table = of.table.c
     columns = (table.created_time, table[of.id_name].label("id"), *(table[name] for name in further))
@@ -195,4 +195,4 @@ def _several(name: str, count: int) -> list[BindParameter[Any]]:
 
 def _there_is(*where: ColumnElement[bool]) -> ColumnElement[bool]:
     """Whether there is such a row, looked up for each saga: as EXISTS a database might begin with all of these rows."""
-    return select(literal_column("1")).where(*where).limit(1).scalar_subquery().is_not(None)
+    return select(literal_column("1", Integer())).where(*where).limit(1).scalar_subquery().is_not(None)

@@ -132,7 +132,9 @@ def _saga(
         return _damaged(saga_id, repr(error))
 
 
-def _by_saga(connection: Connection, statement: Select[Any], chunk: dict[str, Any]) -> dict[str, list[RowMapping]]:
+def _by_saga(
+    connection: Connection, statement: Select[*tuple[Any, ...]], chunk: dict[str, Any]
+) -> dict[str, list[RowMapping]]:
     rows = connection.execute(statement, chunk).mappings()
     return {saga_id: list(group) for saga_id, group in groupby(rows, key=lambda row: row["saga_id"])}
 
@@ -214,7 +216,8 @@ def list_definitions(
     chosen = connection.execute(keys.order_by(*newest_first).limit(limit + 1)).all()
     shown = [(row.name, row.version) for row in chosen[:limit]]
     whole = select(table).where(tuple_(table.c.name, table.c.version).in_(shown)).order_by(*newest_first)
-    found = tuple(values.definition(row) for row in connection.execute(whole).mappings()) if shown else ()
+    rows = connection.execute(whole).mappings() if shown else ()
+    found: tuple[StoredDefinition, ...] = tuple(values.definition(row) for row in rows)
     last = found[-1] if len(chosen) > limit else None
     following = None if last is None else (last.created_time, last.name, last.version)
     return DefinitionPage(definitions=found, next=following)
@@ -230,7 +233,7 @@ def participants(connection: Connection) -> tuple[Sequence[ParticipantRow], Sequ
     return [values.participant(row) for row in rows], [values.instance(row) for row in processes]
 
 
-def _of_sagas(table: Table, *order: str) -> Select[Any]:
+def _of_sagas(table: Table, *order: str) -> Select[*tuple[Any, ...]]:
     chosen = table.c.saga_id.in_(bindparam("ids", expanding=True))
     return select(table).where(chosen).order_by(table.c.saga_id, *(table.c[name] for name in order))
 
