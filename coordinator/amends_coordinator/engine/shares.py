@@ -133,7 +133,8 @@ class Shares:
         """How many sagas may be claimed just now because of what they wait for.
 
         Args:
-            is_served: whether somebody serves a service, so that those that had nobody to call need not go slowly.
+            is_served: whether one participant serves a service, so that those that had nobody to call, or did not know
+                whom, need not go slowly.
         """
         for name, share in self._shares.items():
             if share.unanswered and is_served(name):

@@ -133,7 +133,7 @@ class Sweeper:
     async def _claim(self, limit: int) -> int:
         """Take up to `limit` due sagas, of each participant as many as its share has room for; answers how many."""
         directory = self._around.directory
-        room = self._shares.room(is_served=lambda name: bool(directory.serving(name)))
+        room = self._shares.room(is_served=lambda name: len(directory.serving(name)) == 1)
         claimed = await self._around.ledger.claim(
             now=self._around.clock.now(), limit=limit, held=self._drivers.held, room=room.room
         )

@@ -10,7 +10,7 @@ import pytest
 
 from amends import Saga
 from amends_coordinator.core.answer import Answer
-from amends_coordinator.core.ids import SagaId
+from amends_coordinator.core.ids import NodeId, SagaId
 from amends_coordinator.core.states import Outcome, SagaState
 from amends_coordinator.engine import shares
 from amends_coordinator.engine.shares import Shares
@@ -120,6 +120,26 @@ async def test_who_comes_to_a_crowded_participant_goes_back_to_the_ledger() -> N
         await all_commit(stage, "slow")
         assert door.most == SHARE
         assert sum(call.step == "slow" for call in stage.participants.calls) == MANY
+
+
+async def test_what_a_crash_left_behind_keeps_nobody_waiting() -> None:
+    """L1, L2: after a restart it comes before what is new, but only as far as its participant's share goes."""
+    door, ledger = Door(), MemoryLedger()
+    async with rig(ledger, answer=door.answer, max_running_sagas=10 * MANY) as stage:
+        for number in range(MANY):
+            await start(stage, f"slow-{number}", "slow")
+    again = Door()
+    next_ledger = MemoryLedger(ledger.store)
+    async with rig(next_ledger, answer=again.answer, node=NodeId("node-2"), max_running_sagas=ROOM) as stage:
+        await eventually(lambda: again.inside == SHARE, what="as many are driven as there is room for")
+        for number in range(SHARE):
+            await start(stage, f"quick-{number}", "quick")
+            assert (await stage.end(f"quick-{number}")).saga.state is SagaState.COMMITTED
+        assert again.inside == stage.engine.running_sagas == SHARE
+        again.open.set()
+        for number in range(MANY):
+            assert (await stage.end(f"slow-{number}")).saga.state is SagaState.COMMITTED
+    assert again.most == SHARE
 
 
 async def test_sagas_that_back_off_take_turns() -> None:
