@@ -97,13 +97,13 @@ def participants_of(saga: Saga, definition: CompiledDefinition, directory: Direc
 
 def places_of(saga: Saga) -> tuple[str, ...]:
     """The participants of the pending calls of a saga that has begun. Asked at every decision."""
-    places: tuple[str, ...] = ()
+    places: list[str] = []
     for intent in saga.intents:
         if intent.state is IntentState.PENDING:
             place = place_of(intent.participant, intent.method)
             if place not in places:
-                places = (*places, place) if places else (place,)
-    return places
+                places.append(place)
+    return tuple(places)
 
 
 def place_of(participant: str, method: str) -> str:
