@@ -12,14 +12,17 @@ import pytest
 
 # grpcio-health-checking ships no types.
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]  # ships no types
+from structlog.testing import capture_logs
 
 from amends.v1 import saga_service_pb2 as pb
 from amends.v1 import saga_service_pb2_grpc
 from amends_coordinator.bootstrap import Coordinator, serve
+from amends_coordinator.declared_participants import DeclaredParticipants
 from amends_coordinator.grpc_api.server import CannotListenError
 from amends_coordinator.ledger.memory import MemoryLedger
 from amends_coordinator.ports.ledger import LedgerError, LedgerUnavailableError, NewSaga, NodeFencedError, Started
 from amends_coordinator.settings import Settings
+from amends_coordinator.telemetry import names
 from tests.integration.api.conftest import start_request
 from tests.integration.api.refusals import refused
 from tests.unit.grpc_api.samples import errand
@@ -86,6 +89,20 @@ async def health_becomes(channel: grpc.aio.Channel, wanted: int) -> None:
         while (await watch.read()).status != wanted:
             pass
     watch.cancel()
+
+
+async def test_what_fails_beside_the_engine_is_told_and_sagas_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """L2: a task that ends by itself does not wait for the end of the process to be heard of."""
+
+    async def fail(_: DeclaredParticipants) -> None:
+        raise ValueError("planted")
+
+    monkeypatch.setattr(DeclaredParticipants, "run", fail)
+    with capture_logs() as logged:
+        async with running(MemoryLedger()) as (channel, task):
+            await eventually(lambda: any(line["event"] == names.TASK_FAILED for line in logged), what="it is told")
+            await health_becomes(channel, HEALTHY)
+            assert not task.done()
 
 
 async def test_health_follows_the_ledger() -> None:
