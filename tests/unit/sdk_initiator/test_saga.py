@@ -277,6 +277,7 @@ def test_a_lookup_answers_what_its_action_answers() -> None:
     look_up = cast("Any", book.looked_up_by)  # the checkers would refuse the next line
     refused(r"step 'book' answers typed.v1.BookResponse, but its lookup .*/Quote answers", lambda: look_up(Quote()))
     refused(r"step 'quote' is read-only: there is nothing to look up", lambda: quote.looked_up_by(Quote()))
+    refused(r"step 'book' is looked up by its own action", lambda: book.looked_up_by(Book()))
     assert book.looked_up_by(FindBooking(action_key=trip.action_key)) is book
     refused(r"is looked up by .*/FindBooking already", lambda: book.looked_up_by(FindBooking()))
 
