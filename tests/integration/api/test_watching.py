@@ -17,6 +17,8 @@ from tests.integration.api.refusals import refused
 from tests.waiting import eventually, pause
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.integration.api.conftest import Served
 
 Code = grpc.StatusCode
@@ -89,18 +91,18 @@ async def test_a_client_that_does_not_read_is_sent_no_more_than_fits(served: Ser
 @pytest.mark.parametrize(
     ("error", "code", "reason"),
     [
-        (StoppingError("stopping"), Code.UNAVAILABLE, "STOPPING"),
-        (TooManyWatchersError(7), Code.RESOURCE_EXHAUSTED, "TOO_MANY_WATCHERS"),
-        (LedgerUnavailableError("away"), Code.UNAVAILABLE, "LEDGER_UNAVAILABLE"),
-        (ValueError("a secret"), Code.INTERNAL, "COORDINATOR_FAULT"),
+        (lambda: StoppingError("stopping"), Code.UNAVAILABLE, "STOPPING"),
+        (lambda: TooManyWatchersError(7), Code.RESOURCE_EXHAUSTED, "TOO_MANY_WATCHERS"),
+        (lambda: LedgerUnavailableError("away"), Code.UNAVAILABLE, "LEDGER_UNAVAILABLE"),
+        (lambda: ValueError("a secret"), Code.INTERNAL, "COORDINATOR_FAULT"),
     ],
 )
-async def test_how_a_stream_is_refused(served: Served, error: Exception, code: Code, reason: str) -> None:
+async def test_how_a_stream_is_refused(served: Served, error: Callable[[], Exception], code: Code, reason: str) -> None:
     """Before and after its first message a stream ends with a reason, like every other call."""
     await started(served)
     stream = watch(served)
     await stream.read()
-    await served.driving.refuse_watchers(error)
+    await served.driving.refuse_watchers(error())
     for asked in (stream, watch(served)):
         refusal = await refused(asked.read())
         assert (refusal.code, refusal.reason) == (code, reason)
