@@ -63,7 +63,8 @@ class ParticipantServer:
         host: the address to listen on.
         advertise: how the coordinator reaches this process, "host:port" or "host" (the port is added). Default: host
             and port. Needed where the host stands for all addresses.
-        capacity: how many steps it carries out at once; more are answered "not begun". 0: any number.
+        capacity: how many steps it carries out at once. A coordinator gives it no more; if several do together, it
+            answers that it did not begin. 0: any number.
         stop_grace_s: how long calls in hand may take to finish when it stops.
 
     Raises:
