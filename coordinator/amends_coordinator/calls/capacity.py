@@ -84,7 +84,7 @@ class Capacity:
 
         Args:
             participant: whose instances are full.
-            find: takes a slot at one of them, if there is one.
+            find: takes a slot at one of them, if there is one. What it raises ends this call's waiting, and no other's.
             urgent: whether it goes before those that aren't.
             timeout_s: how long it may wait, in seconds.
         """
@@ -95,11 +95,12 @@ class Capacity:
         self._serve(participant)
         try:
             await asyncio.wait((waiting.slot,), timeout=timeout_s)
-            return waiting.slot.result() if waiting.slot.done() else None
         except asyncio.CancelledError:
-            if waiting.slot.done():
+            if waiting.slot.done() and waiting.slot.exception() is None:
                 self.give_back(waiting.slot.result().instance)
             raise
+        else:
+            return waiting.slot.result() if waiting.slot.done() else None
         finally:
             line.pop(waiting, None)
             self._end_if_empty(participant, queue)
@@ -110,7 +111,12 @@ class Capacity:
         for line in (queue.urgent, queue.others):
             while line:
                 first = next(iter(line))
-                slot = first.find()
+                try:
+                    slot = first.find()
+                except Exception as error:  # noqa: BLE001 - whoever gives back a slot has its answer in hand
+                    del line[first]
+                    first.slot.set_exception(error)
+                    continue
                 if slot is None:
                     self._look_later(participant, queue)
                     return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import grpc.aio
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
     from amends_coordinator.calls.secrets import Secrets
     from amends_coordinator.ports.connections import StaticConnection, TlsOptions
+
+
+AUTHORITIES_REMEMBERED = 32
+"""Of so many files with authorities it is known whether they are any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +97,10 @@ def check_files(tls: TlsOptions, secrets: Secrets) -> None:
     Raises:
         SecretError: one doesn't.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    if tls.ca_file:
-        try:
-            context.load_verify_locations(cadata=secrets.content(tls.ca_file).decode("ascii", "replace"))
-        except (ssl.SSLError, ValueError) as error:
-            raise SecretError(
-                f"{tls.ca_file} in the directory of secrets holds no certificates of authorities in PEM"
-            ) from error
+    if tls.ca_file and not _holds_authorities(secrets.content(tls.ca_file)):
+        raise SecretError(f"{tls.ca_file} in the directory of secrets holds no certificates of authorities in PEM")
     if tls.client_certificate_file:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         chain, key = secrets.path(tls.client_certificate_file), secrets.path(tls.client_key_file)
         try:
             context.load_cert_chain(chain, key, password=_no_password)
@@ -110,6 +109,21 @@ def check_files(tls: TlsOptions, secrets: Secrets) -> None:
                 f"{tls.client_certificate_file} and {tls.client_key_file} in the directory of secrets are no "
                 "certificate chain and its key in PEM, without a password"
             ) from error
+
+
+@lru_cache(maxsize=AUTHORITIES_REMEMBERED)
+def _holds_authorities(content: bytes) -> bool:
+    """Whether these are certificates in PEM; what stands between them may be in any language.
+
+    Remembered, because a system's whole list takes 0.2 s to read: on the event loop, with every call that a participant
+    is owed whose other files are at fault, that would stop everybody.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_verify_locations(cadata=content.decode("latin-1").encode("ascii", "replace").decode("ascii"))
+    except (ssl.SSLError, ValueError):
+        return False
+    return True
 
 
 def _no_password() -> str:

@@ -73,17 +73,17 @@ class UnaryParticipants:
             return self._nobody_in_particular(service)
         instances = self._instances(service, request.participant)
         if not instances:
-            return _not_sent(
-                f"participant {request.participant} doesn't serve {service} just now; start it"
-                " (`amends participant list` shows who is there)"
-            )
+            return _not_served(service, request.participant)
         latest_time = request.deadline_time
         slot = None if self._capacity.is_waited_for(instances[0].participant) else self._free(instances)
         if slot is None:
             if (self._channels.ready_now(instances) or await self._channels.ready(instances)) is None:
                 return self._not_reached(service, instances)
             asked_time = self._clock.now()
-            slot = await self._wait_for_slot(request, service, instances)
+            try:
+                slot = await self._wait_for_slot(request, service)
+            except _LeftError:
+                return _not_served(service, request.participant)
             if slot is None:
                 reached = self._channels.ready_now(instances) is not None
                 return _full(instances) if reached else self._not_reached(service, instances)
@@ -136,14 +136,25 @@ class UnaryParticipants:
                     return Slot(instance, connection)
         return None
 
-    async def _wait_for_slot(self, request: CallRequest, service: str, instances: Sequence[InstanceRow]) -> Slot | None:
-        """A slot in the call's turn, within one attempt's timeout; None if none gets free."""
+    async def _wait_for_slot(self, request: CallRequest, service: str) -> Slot | None:
+        """A slot in the call's turn, within one attempt's timeout; None if none gets free.
+
+        Raises:
+            _LeftError: the participant doesn't serve it any more, so nobody waits behind this call.
+        """
         bound_us = request.timeout_us
         if request.saga_deadline_time is not None:
             bound_us = min(bound_us, request.saga_deadline_time - self._clock.now())
+
+        def find() -> Slot | None:
+            instances = self._instances(service, request.participant)
+            if not instances:
+                raise _LeftError
+            return self._free(instances)
+
         return await self._capacity.wait(
-            instances[0].participant,
-            lambda: self._free(self._instances(service, request.participant)),
+            request.participant,
+            find,
             urgent=request.direction is not Direction.ACTION,
             timeout_s=max(0.0, bound_us / 1e6),
         )
@@ -171,6 +182,10 @@ class UnaryParticipants:
         return ok_answer(response, trailers or (), parses=request.parses, limit_bytes=self._limit_bytes)
 
 
+class _LeftError(Exception):
+    """A participant stopped serving a service while a call waited for a slot at it."""
+
+
 def _action_target(request: CallRequest) -> str | None:
     """Whether the participant of a compensation is the one that has the action; None on other calls. What isn't known
     counts as another: that one finds its own work, and takes nothing for undone.
@@ -189,6 +204,13 @@ def _unreachable(service: str, instances: Sequence[InstanceRow]) -> str:
 
 def _not_sent(message: str, *, reason: str = "") -> Answer:
     return Answer(outcome=Outcome.NOT_SENT, message=message, reason=reason)
+
+
+def _not_served(service: str, participant: str) -> Answer:
+    return _not_sent(
+        f"participant {participant} doesn't serve {service} just now; start it"
+        " (`amends participant list` shows who is there)"
+    )
 
 
 def _full(instances: Sequence[InstanceRow]) -> Answer:

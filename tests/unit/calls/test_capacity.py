@@ -31,6 +31,8 @@ class Directory:
     """Whoever is in the list serves everything."""
 
     rows: list[InstanceRow] = field(default_factory=list[InstanceRow])
+    left: set[str] = field(default_factory=set[str])
+    """Services that nobody serves any more."""
 
     def serving(self, service: str) -> Sequence[str]:
         """See the port."""
@@ -39,8 +41,7 @@ class Directory:
 
     def instances(self, *, service: str, participant: str) -> Sequence[InstanceRow]:
         """See the port."""
-        assert service
-        return [row for row in self.rows if participant in ("", row.participant)]
+        return [row for row in self.rows if participant in ("", row.participant) and service not in self.left]
 
     def add(self, instance_id: str, address: str, *, capacity: int, participant: str = "desk") -> None:
         """Announce an instance."""
@@ -124,6 +125,7 @@ def request(
     *,
     direction: Direction = Direction.ACTION,
     participant: str = "desk",
+    service: str = "desk.Desk",
     timeout_us: int = LONG_US,
     saga_deadline_time: Instant | None = None,
 ) -> CallRequest:
@@ -134,7 +136,7 @@ def request(
         step=StepName("serve"),
         direction=direction,
         kind=StepKind.COMPENSATABLE,
-        method="desk.Desk/Serve",
+        method=f"{service}/Serve",
         participant=participant,
         key=IdempotencyKey(f"{name}/serve/{direction.value.lower()}"),
         attempt=1,
@@ -317,3 +319,21 @@ async def test_a_call_that_is_cancelled_while_it_waits_takes_no_slot_along() -> 
     assert [isinstance(answer, asyncio.CancelledError) for answer in answers] == [False, True, True, False]
     assert after.outcome is Outcome.SUCCEEDED
     assert desk.begun == ["s-0", "s-3", "s-4"]
+
+
+async def test_nobody_waits_behind_a_call_that_nobody_serves_any_more() -> None:
+    """L2: a participant stops serving one of its services: what waits for that one is told so, the others go on."""
+    directory = Directory()
+    async with listening(Desk()) as desk, calling(directory) as participants:
+        directory.add("1", desk.address, capacity=1)
+        (first,) = calls(participants, request("s-0"))
+        await eventually(lambda: desk.has_begun(1), what="it is full")
+        gone, behind = await waiting(
+            participants, desk, request("s-1", service="desk.Former"), request("s-2", timeout_us=2 * LONG_US)
+        )
+        directory.left.add("desk.Former")
+        desk.door.set()
+        answers = await asyncio.wait_for(asyncio.gather(first, gone, behind), LONG_US / 2e6)
+    assert [answer.outcome for answer in answers] == [Outcome.SUCCEEDED, Outcome.NOT_SENT, Outcome.SUCCEEDED]
+    assert answers[1].message.startswith("participant desk doesn't serve desk.Former just now")
+    assert desk.begun == ["s-0", "s-2"]

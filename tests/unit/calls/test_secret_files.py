@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from amends_coordinator.calls.reflection import Reflection
-from amends_coordinator.calls.secrets import Secrets
+from amends_coordinator.calls.secrets import SecretError, Secrets
+from amends_coordinator.calls.static_channels import check_files
 from amends_coordinator.ports.connections import StaticConnection, TlsOptions
 from tests.scenarios.certificates import Authority
 
@@ -55,6 +57,29 @@ def test_what_does_not_fit_is_told(folder: Path, tls: TlsOptions, said: str) -> 
     assert list(faults) == ["tls"]
     assert said in faults["tls"]
     assert "s3cret" not in faults["tls"]
+
+
+def test_words_in_any_language_may_stand_between_certificates(folder: Path) -> None:
+    """Lists of authorities name them as they name themselves; what is no list is told, whatever its letters."""
+    (folder / "named.pem").write_bytes("Főtanúsítvány\n=====\n".encode() + (folder / "ca.pem").read_bytes())
+    (folder / "words.pem").write_bytes("Főtanúsítvány\n".encode())
+    assert faults_of(folder, TlsOptions(ca_file="named.pem")) == {}
+    assert list(faults_of(folder, TlsOptions(ca_file="words.pem"))) == ["tls"]
+
+
+def test_a_long_list_of_authorities_is_not_read_with_every_call(folder: Path) -> None:
+    """L2: it takes a tenth of a second on the event loop, and every attempt asks several times what is at fault."""
+    secrets = Secrets(str(folder))
+    (folder / "long.pem").write_bytes((folder / "ca.pem").read_bytes() * 1_000)
+    unfit = TlsOptions(ca_file="long.pem", client_certificate_file="shop.pem", client_key_file="stranger.key")
+    times_s: list[float] = []
+    for _ in range(10):
+        began_s = time.perf_counter()
+        with pytest.raises(SecretError, match="are no certificate chain"):
+            check_files(unfit, secrets)
+        times_s.append(time.perf_counter() - began_s)
+    first_s, *others_s = times_s
+    assert sorted(others_s)[len(others_s) // 2] < first_s / 2
 
 
 def test_no_file(folder: Path) -> None:
