@@ -30,9 +30,9 @@ from tests.benchmarks.list_fill import fill
 from tests.conformance.ledger.rigs import empty_ledger
 from tests.conformance.ledger.sagas import plan_of
 
-SMALL, BIG = 2_000, 8_000
+SMALL, BIG = 1_500, 5_000
 LIMIT = 20
-STEPS_PER_CALL = 50
+STEPS_PER_CALL = 250
 """SQLite tells after so many steps of its virtual machine."""
 
 ENDED = frozenset({SagaState.COMMITTED, SagaState.COMPENSATED})
@@ -107,7 +107,7 @@ def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def grown(small: dict[str, int], big: dict[str, int], spare: int) -> dict[str, tuple[int, int]]:
-    """The questions that cost much more on a ledger four times as big."""
+    """The questions that cost much more on a ledger more than three times as big."""
     return {name: (small[name], big[name]) for name in small if big[name] > 1.5 * small[name] + spare}
 
 
@@ -138,7 +138,7 @@ def _counted(calls: Iterator[int]) -> None:
 
 
 def test_lists_of_a_bigger_file_cost_no_more(tmp_path: Path) -> None:
-    """Promise: SQLite takes about as many steps for a page whether the ledger is small or four times as big."""
+    """Promise: SQLite takes about as many steps for a page whether the ledger is small or more than three times as big."""
     small, big = steps_on(tmp_path / "small.sqlite3", SMALL), steps_on(tmp_path / "big.sqlite3", BIG)
     assert grown(small, big, spare=8_000) == {}
 
@@ -194,7 +194,7 @@ def _of_node(node: dict[str, Any]) -> int:
 
 
 def test_lists_of_a_bigger_database_cost_no_more(postgres_ledger: str, ledger_databases: Any) -> None:
-    """Promise: PostgreSQL looks at about as many rows for a page whether the ledger is small or four times as big."""
+    """Promise: PostgreSQL looks at about as many rows for a page whether the ledger is small or more than three times as big."""
     other = ledger_databases.take()
     small = visits_on(ledger_databases.server.url(other), SMALL)
     ledger_databases.give_back(other)
