@@ -40,15 +40,21 @@ class Commentary:
         self._console = console()
         self._ledger = ledger
         self._address = ""
+        self._before: list[told.Happening] = []
         self._said: dict[str, dict[tuple[str, str], str]] = {}
 
     def ready(self, address: str) -> None:
         """The coordinator answers requests."""
         self._address = address
         self._print(Text(f"listening on {address}; {self._ledger}; Ctrl-C ends it"))
+        for happening in self._before:
+            self.tell(happening)
 
     def tell(self, happening: told.Happening) -> None:
-        """Something happened."""
+        """Something happened; what is told before anybody could ask, such as who was here before a restart, waits."""
+        if not self._address:
+            self._before.append(happening)
+            return
         for line in self._lines(happening):
             self._print(line)
 
