@@ -1,4 +1,4 @@
-"""V17: the undo runs at another participant and says NOT_FOUND while the action is still on its way."""
+"""V17: the undo, or the lookup, runs at another participant and says NOT_FOUND while the action is still on its way."""
 
 from __future__ import annotations
 
@@ -45,6 +45,34 @@ async def test_v17_it_is_never_proven_compensated(ledger_url: str, tmp_path: Pat
         assert undo.state == saga_pb2.Intent.STATE_NOTHING_TO_UNDO
         assert stage.network.targets["b/compensation"] == {"other"}
         assert stage.network.targets["a/compensation"] == {"same"}
+        assert Code.OK in await stage.network.deliver("b/action")
+        assert stage.participant.effects("b") == 1
+        stage.judge(await stage.client.get("s"))
+
+
+def looked_up_elsewhere() -> Timeline:
+    """A step whose lookup is another participant's, which keeps the barrier's rules and seals what it doesn't find."""
+    saga = timeline("v17-lookup")
+    step = saga.step("b", KEYED.do(name="b"), timeout=ATTEMPT, retry=SHORT)
+    step.compensated_by(KEYED.undo(name="b"), by_key=True, timeout=ATTEMPT, retry=LONG)
+    step.looked_up_by(GUARDED.find(name="b"), timeout=ATTEMPT, retry=SHORT)
+    return saga
+
+
+async def test_v17_the_seal_of_another_participant_proves_nothing(ledger_url: str, tmp_path: Path) -> None:
+    """S4: only the participant that was called with the action can promise never to run it, so what another one doesn't
+    find may have happened: it is undone, and the saga says that its end is unproven.
+    """
+    async with staged(ledger_url, tmp_path) as stage:
+        stage.network.does("b/action", Fate.LATE)
+        await stage.start(looked_up_elsewhere())
+        saga = await stage.rests()
+        assert (saga.state, saga.unproven) == (saga_pb2.Saga.STATE_COMPENSATED, True)
+        assert {(row.direction, row.participant) for row in saga.intents} == {
+            (saga_pb2.DIRECTION_ACTION, "key"),
+            (saga_pb2.DIRECTION_LOOKUP, "barrier"),
+            (saga_pb2.DIRECTION_COMPENSATION, "key"),
+        }
         assert Code.OK in await stage.network.deliver("b/action")
         assert stage.participant.effects("b") == 1
         stage.judge(await stage.client.get("s"))

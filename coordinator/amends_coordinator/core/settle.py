@@ -5,6 +5,7 @@ Unknown is a value. It is repeated with the same key, looked up, or compensated;
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from amends_coordinator.core import guards
@@ -85,7 +86,7 @@ def settle_lookup(draft: Draft, step: StepPlan, lookup: Intent, answer: Answer) 
         draft.move(lookup, IntentMove.ANSWERED_OK, response=answer.response)
         return _action_succeeded(draft, step, action, answer)
     if answer.status_code == "NOT_FOUND" and answer.outcome in guards.REFUSALS:
-        return _settle_not_found(draft, step, lookup, action, answer)
+        return _settle_not_found(draft, step, lookup, action, _without_anothers_seal(answer, lookup, action))
     charged = charge(lookup, step.call(Direction.LOOKUP).retry, answer, draft.at.now, draft.at.fraction)
     lookup = _charged(draft, lookup, answer, charged)
     if not charged.spent:
@@ -173,6 +174,13 @@ def _action_succeeded(draft: Draft, step: StepPlan, action: Intent, answer: Answ
     return Failure(
         step=step.name, reason="ABORTED_BY_STEP", status_code="OK", message=answer.abort_reason, time=draft.at.now
     )
+
+
+def _without_anothers_seal(answer: Answer, lookup: Intent, action: Intent) -> Answer:
+    """A participant can promise that it never runs a key, not that the one which was called with the action doesn't."""
+    if answer.outcome is not Outcome.REJECTED_SEALED or action.participant in ("", lookup.participant):
+        return answer
+    return replace(answer, outcome=Outcome.REJECTED)
 
 
 def _settle_not_found(draft: Draft, step: StepPlan, lookup: Intent, action: Intent, answer: Answer) -> Failure | None:

@@ -175,6 +175,11 @@ class Registry:
         rows = self._known.serving(service)
         return list(dict.fromkeys(row.participant for row in rows if row.lease_end_time > now))
 
+    def serves(self, participant: str, service: str) -> bool:
+        """See `ports.directory.Directory.serves`."""
+        known = self._known.get(participant)
+        return known is not None and service in known.services
+
     def instances(self, *, service: str, participant: str) -> Sequence[InstanceRow]:
         """See `ports.directory.Directory.instances`."""
         now = self._clock.now()

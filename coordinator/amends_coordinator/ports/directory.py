@@ -19,6 +19,12 @@ class Directory(Protocol):
         """
         ...
 
+    def serves(self, participant: str, service: str) -> bool:
+        """Whether a participant serves `service` (a full name), by what it said of itself last; also while it is away.
+        False if nothing is known of it.
+        """
+        ...
+
     def instances(self, *, service: str, participant: str) -> Sequence[InstanceRow]:
         """The instances whose lease hasn't ended and that serve `service` (a full name); only those of `participant`
         unless that is "". In a stable order; empty if there is none.

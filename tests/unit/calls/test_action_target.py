@@ -31,6 +31,10 @@ class Directory:
         assert service == "bank.Desk"
         return self.names
 
+    def serves(self, participant: str, service: str) -> bool:
+        """See the port."""
+        return participant in self.serving(service)
+
     def instances(self, *, service: str, participant: str) -> Sequence[InstanceRow]:
         """See the port."""
         return [

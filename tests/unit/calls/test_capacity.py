@@ -39,6 +39,10 @@ class Directory:
         assert service
         return sorted({row.participant for row in self.rows})
 
+    def serves(self, participant: str, service: str) -> bool:
+        """See the port."""
+        return participant in self.serving(service)
+
     def instances(self, *, service: str, participant: str) -> Sequence[InstanceRow]:
         """See the port."""
         return [row for row in self.rows if participant in ("", row.participant) and service not in self.left]

@@ -27,6 +27,10 @@ class OneStatic:
         """See the port."""
         return ["bank"]
 
+    def serves(self, participant: str, service: str) -> bool:
+        """See the port."""
+        return participant in self.serving(service)
+
     def instances(self, *, service: str, participant: str) -> Sequence[InstanceRow]:
         """See the port."""
         return [

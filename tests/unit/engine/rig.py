@@ -77,13 +77,20 @@ class Participants:
 
 @dataclass(slots=True)
 class Directory:
-    """The port: the participants that serve each service, "steps" unless a test says so."""
+    """The port: the participants that serve each service, "steps" unless a test says so; `away` are those that would
+    if they were there.
+    """
 
     names: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    away: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     def serving(self, service: str) -> Sequence[str]:
         """See the port."""
         return self.names.get(service, ["steps"])
+
+    def serves(self, participant: str, service: str) -> bool:
+        """See the port."""
+        return participant in (*self.serving(service), *self.away.get(service, ()))
 
     def instances(self, *, service: str, participant: str) -> Sequence[InstanceRow]:
         """See the port; nobody is really called."""

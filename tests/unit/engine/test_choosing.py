@@ -28,12 +28,18 @@ def row(step: str, direction: Direction, service: str, **columns: object) -> Int
     return replace(plain, **columns)  # type: ignore[arg-type]  # each column as its type is
 
 
-def chosen(announced: Intent, *others: Intent, serving: dict[str, list[str]], text: str = TRIP) -> str:
+def chosen(
+    announced: Intent,
+    *others: Intent,
+    serving: dict[str, list[str]],
+    away: dict[str, list[str]] | None = None,
+    text: str = TRIP,
+) -> str:
     """Who is chosen when this row is announced in a saga that has the others already."""
     of = compiled(text)
     found = saga(of, Trip(guest="inn-7").SerializeToString(), *others, announced)
     records = Records(intents=(announced,), announced=(announced,))
-    choose_participants(Decision(found, records, (), changed=True), of, Directory(serving))
+    choose_participants(Decision(found, records, (), changed=True), of, Directory(serving, away or {}))
     return announced.participant
 
 
@@ -74,6 +80,14 @@ def test_an_undo_by_another_service(serving: list[str], name: str) -> None:
     """The participant that has the action undoes it, if it serves that service; else the only one that does."""
     action = row("book", Direction.ACTION, INN, participant="inn-1")
     assert chosen(row("book", Direction.COMPENSATION, DESK), action, serving={DESK: serving}) == name
+
+
+@pytest.mark.parametrize("direction", [Direction.COMPENSATION, Direction.LOOKUP])
+@pytest.mark.parametrize("serving", [["desk"], [], ["desk", "inn-2"]])
+def test_it_is_waited_for_while_it_is_away(direction: Direction, serving: list[str]) -> None:
+    """S4: a participant that restarts just now still has the action; another desk would find nothing there to undo."""
+    action = row("book", Direction.ACTION, INN, participant="inn-1")
+    assert chosen(row("book", direction, DESK), action, serving={DESK: serving}, away={DESK: ["inn-1"]}) == "inn-1"
 
 
 def test_an_action_that_went_nowhere_binds_nobody() -> None:

@@ -116,6 +116,18 @@ async def test_an_instance_is_found_while_its_lease_holds(bench: Bench) -> None:
     assert bench.registry.participants()[0].instances == ()
 
 
+async def test_what_a_participant_serves_is_known_while_it_is_away(bench: Bench) -> None:
+    """S4: what it has done is not handed to others to undo because it restarts; a coordinator that does still knows."""
+    await bench.registry.announce(announcement())
+    bench.clock.advance(LEASE_US)
+    await bench.registry.withdraw("shop", "i-1")
+    for registry in (bench.registry, await bench.restarted()):
+        assert registry.serving(SERVICE) == []
+        assert registry.serves("shop", SERVICE)
+        assert not registry.serves("shop", "other.v1.Other")
+        assert not registry.serves("nobody", SERVICE)
+
+
 async def test_a_renewal_keeps_the_descriptors_and_moves_the_lease(bench: Bench) -> None:
     """A renewal without descriptors keeps the old ones."""
     await bench.registry.announce(announcement())
