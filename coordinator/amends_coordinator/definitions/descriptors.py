@@ -114,22 +114,6 @@ def closure(names: Iterable[str], files: Mapping[str, FileDescriptorProto]) -> l
     return list(ordered)
 
 
-def build_pool(files: FileDescriptorSet) -> DescriptorPool:
-    """A pool of its own with these files, whatever their order.
-
-    Pools never replace a file, so new content needs a new pool.
-
-    Raises:
-        DescriptorError: the files are not complete or contradict each other.
-    """
-    require_readable(files)
-    pool = DescriptorPool()
-    by_name = {file.name: file for file in files.file}
-    for name in closure(by_name, by_name):
-        add_file(pool, by_name[name])
-    return pool
-
-
 def add_file(pool: DescriptorPool, file: FileDescriptorProto) -> None:
     """Add a file whose imports the pool has.
 

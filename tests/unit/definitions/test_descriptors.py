@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amends.v1 import annotations_pb2
-from amends_coordinator.definitions.descriptors import build_pool, conflicts, file_digest, services_of
+from amends_coordinator.definitions.descriptors import conflicts, file_digest, services_of
 from amends_coordinator.definitions.errors import DescriptorError
 from amends_coordinator.definitions.registration import Fault, InvalidDefinitionError, resolve
+from amends_coordinator.definitions.schema import Schema
 from tests.unit.definitions.samples import ANNOUNCED, PACKAGE, SERVICE, definition
 
 if TYPE_CHECKING:
@@ -31,25 +32,27 @@ def money(*fields: str, name: str = "common/money.proto") -> FileDescriptorSet:
 @given(st.permutations(range(len(ANNOUNCED.file))))
 def test_a_pool_is_built_whatever_the_order(order: list[int]) -> None:
     """Promise: participants may announce their files in any order."""
-    pool = build_pool(FileDescriptorSet(file=[ANNOUNCED.file[index] for index in order]))
-    assert pool.FindServiceByName(SERVICE).methods_by_name["Book"].input_type.full_name == f"{PACKAGE}.BookRequest"
+    schema = Schema(FileDescriptorSet(file=[ANNOUNCED.file[index] for index in order]))
+    assert schema.method(f"{SERVICE}/Book").input_type.full_name == f"{PACKAGE}.BookRequest"
 
 
 def test_files_that_are_missing_or_go_in_a_circle_are_refused() -> None:
     """L2: whatever a participant announces ends in a clear error."""
     missing = FileDescriptorSet(file=[FileDescriptorProto(name="a.proto", dependency=["b.proto"])])
+    missing.file[0].message_type.add(name="A")
     with pytest.raises(DescriptorError, match=r"file 'b.proto', which 'a.proto' imports, is not among the descriptors"):
-        build_pool(missing)
+        Schema(missing).message("A")
     missing.file.add(name="b.proto", dependency=["a.proto"])
     with pytest.raises(DescriptorError, match="end the circle"):
-        build_pool(missing)
+        Schema(missing).message("A")
     chain = FileDescriptorSet(
         file=[
             FileDescriptorProto(name=f"{index}", dependency=[f"{index + 1}"] * (index < 5_000))
             for index in range(5_001)
         ]
     )
-    build_pool(chain)
+    chain.file[0].message_type.add(name="A")
+    assert Schema(chain).message("A").full_name == "A"
 
 
 def test_comments_and_default_json_names_are_no_content() -> None:
@@ -113,7 +116,7 @@ def test_broken_text_in_descriptors_is_refused() -> None:
         files = FileDescriptorSet()
         files.CopyFrom(ANNOUNCED)
         files.file[0].MergeFromString(broken)
-        readers: tuple[Callable[[FileDescriptorSet], object], ...] = (build_pool, services_of, compare_with_nobody)
+        readers: tuple[Callable[[FileDescriptorSet], object], ...] = (services_of, compare_with_nobody)
         for read in readers:
             with pytest.raises(DescriptorError, match="file 0 has text that is not UTF-8"):
                 read(files)
