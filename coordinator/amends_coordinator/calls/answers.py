@@ -48,19 +48,29 @@ def ok_answer(
     return Answer(outcome=outcome, status_code="OK", response=response, abort_reason=_abort_reason(found))
 
 
-def error_answer(error: grpc.aio.AioRpcError) -> Answer:
-    """The answer that any other status gives."""
+def error_answer(error: grpc.aio.AioRpcError, *, sent: Iterable[tuple[str, str]] = ()) -> Answer:
+    """The answer that any other status gives. `sent` are the headers that only this participant gets."""
     trailers = _by_key(error.trailing_metadata() or ())
     code = error.code().name
     reason, retry_delay_us = _details(trailers.get(STATUS_DETAILS))
     return Answer(
         outcome=classify(code, trailers, parses=False),
         status_code=code,
-        message=clean_text(error.details() or f"{code}, without a message"),
-        reason=reason,
+        message=clean_text(without_sent(error.details() or f"{code}, without a message", sent)),
+        reason=without_sent(reason, sent),
         sealed=trailers.get(SEALED_TRAILER) == "1",
         retry_delay_us=retry_delay_us,
     )
+
+
+def without_sent(text: str, sent: Iterable[tuple[str, str]]) -> str:
+    """What a static participant says, without the token and the headers that it was sent: it may repeat them, and what
+    it says is stored, logged and shown.
+    """
+    for _, value in sent:
+        if len(value) > len("Bearer "):
+            text = text.replace(value.removeprefix("Bearer "), "…")
+    return text
 
 
 def _by_key(trailers: Iterable[tuple[str, str | bytes]]) -> dict[str, str | bytes]:

@@ -18,12 +18,14 @@ from google.protobuf.message import DecodeError
 # grpcio-reflection ships no types.
 from grpc_reflection.v1alpha import reflection_pb2  # type: ignore[import-untyped]  # ships no types
 
+from amends_coordinator.calls.answers import without_sent
 from amends_coordinator.calls.channels import channel_options
 from amends_coordinator.calls.metadata import Pairs
 from amends_coordinator.calls.secrets import SecretError
 from amends_coordinator.calls.static_channels import connection_faults, material, open_channel
 from amends_coordinator.core.text import clean_text
 from amends_coordinator.definitions.descriptors import is_of_every_server
+from amends_coordinator.definitions.errors import quote
 from amends_coordinator.definitions.schema import KNOWN_EVERYWHERE
 from amends_coordinator.ports.describing import NotDescribedError
 
@@ -119,13 +121,13 @@ class _Asking:
         """The files of these services, or of all, with all that they import."""
         try:
             for service in services or await self._services():
-                self._add(await self._ask(f"service {service}", file_containing_symbol=service))
+                self._add(await self._ask(f"service {quote(service)}", file_containing_symbol=service))
             while missing := self._missing():
                 for name in missing:
-                    self._add(await self._ask(f"file {name}", file_by_filename=name))
+                    self._add(await self._ask(f"file {quote(name)}", file_by_filename=name))
                     if name not in self._files:
                         raise NotDescribedError(
-                            f"{self._target} answers with other files when it is asked for {name!r}"
+                            f"{self._target} answers with other files when it is asked for {quote(name)}"
                         )
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.UNIMPLEMENTED:
@@ -152,15 +154,21 @@ class _Asking:
         if answer is None:  # a broken server said OK and sent nothing, or what is no message of reflection
             raise NotDescribedError(f"{self._target} answers nothing when it is asked for {what}; send its descriptors")
         if answer.HasField("error_response"):
-            said = clean_text(answer.error_response.error_message)[:LONGEST_TEXT]
+            said = self._said(answer.error_response.error_message)
             raise NotDescribedError(
                 f"{self._target} has no description of {what} ({said or 'it says no more'}); correct the name, or send "
                 "its descriptors"
             )
         return answer
 
+    def _said(self, text: str) -> str:
+        return clean_text(without_sent(text, self._metadata))[:LONGEST_TEXT]
+
     def _add(self, answer: Any) -> None:  # Any: the messages are untyped
-        for serialized in answer.file_descriptor_response.file_descriptor_proto:
+        found = answer.file_descriptor_response.file_descriptor_proto
+        if len(found) > MOST_FILES:  # even empty ones take time to look at
+            raise self._too_much()
+        for serialized in found:
             try:
                 file = FileDescriptorProto.FromString(serialized)
             except DecodeError as error:
@@ -171,10 +179,13 @@ class _Asking:
                 self._size += len(serialized)
                 self._files[file.name] = file
         if len(self._files) > MOST_FILES or self._size > self._limit_bytes:
-            raise NotDescribedError(
-                f"{self._target} describes more than {MOST_FILES} files or {self._limit_bytes} bytes; name the "
-                "services that sagas call"
-            )
+            raise self._too_much()
+
+    def _too_much(self) -> NotDescribedError:
+        return NotDescribedError(
+            f"{self._target} describes more than {MOST_FILES} files or {self._limit_bytes} bytes; name the "
+            "services that sagas call"
+        )
 
     def _missing(self) -> list[str]:
         """What is imported and not there yet; protobuf's own files are known everywhere."""
@@ -182,10 +193,7 @@ class _Asking:
         return sorted(wanted - self._files.keys() - KNOWN_EVERYWHERE.keys())
 
     def _refusal(self, error: grpc.aio.AioRpcError) -> str:
-        said = clean_text(error.details() or "")
-        for _, value in self._metadata:
-            if len(value) > len("Bearer "):  # a target may repeat what it was sent
-                said = said.replace(value.removeprefix("Bearer "), "…")
+        said = self._said(error.details() or "")
         match error.code():
             case grpc.StatusCode.UNAVAILABLE:
                 advice = "is it running there, and is TLS set as it wants it?"
@@ -195,4 +203,4 @@ class _Asking:
                 advice = "name the services that sagas call"
             case _:
                 advice = "try again, or send its descriptors"
-        return f"{self._target} did not tell what it serves ({error.code().name}: {said[:LONGEST_TEXT]}); {advice}"
+        return f"{self._target} did not tell what it serves ({error.code().name}: {said}); {advice}"

@@ -169,7 +169,7 @@ class UnaryParticipants:
             response: bytes | None = await call  # None, whatever the stubs say, if a broken server sent no message
             trailers = await call.trailing_metadata()
         except grpc.aio.AioRpcError as error:
-            return error_answer(error)
+            return error_answer(error, sent=connection.metadata)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():

@@ -22,7 +22,7 @@ from amends_coordinator.definitions.descriptors import add_file, canonical_file,
 from amends_coordinator.definitions.errors import DescriptorError, did_you_mean, listing, nearest, quote
 
 if TYPE_CHECKING:
-    from google.protobuf.descriptor import Descriptor, MethodDescriptor
+    from google.protobuf.descriptor import Descriptor, MethodDescriptor, ServiceDescriptor
 
 KNOWN_EVERYWHERE = {
     module.DESCRIPTOR.name: module.DESCRIPTOR
@@ -85,17 +85,25 @@ class Schema:
         service_name, slash, name = full_name.partition("/")
         if not (service_name and slash and name) or "/" in name:
             raise DescriptorError(f"{quote(full_name)} is no method; write it as {self._as_method(full_name)}")
-        self._load(service_name, what="service")
-        try:
-            service = self._pool.FindServiceByName(service_name)
-        except KeyError as error:
-            raise DescriptorError(f"{quote(service_name)} is no service; give the full name of one") from error
+        service = self.service(service_name)
         method = service.methods_by_name.get(name)
         if method is None:
             known = sorted(service.methods_by_name)
             instead = did_you_mean(name, known) or f"; name one of those it has: {listing(known)}"
             raise DescriptorError(f"service {service_name} has no method {quote(name)}{instead}")
         return method
+
+    def service(self, full_name: str) -> ServiceDescriptor:
+        """The service of this name.
+
+        Raises:
+            DescriptorError: there is none, or its file can't be loaded.
+        """
+        self._load(full_name, what="service")
+        try:
+            return self._pool.FindServiceByName(full_name)
+        except KeyError as error:
+            raise DescriptorError(f"{quote(full_name)} is no service; give the full name of one") from error
 
     def used_files(self) -> FileDescriptorSet:
         """The files that were needed so far, canonical, each after its imports."""

@@ -69,7 +69,8 @@ def steps_services(files: FileDescriptorSet) -> tuple[str, ...]:
 
 
 def load_services(files: FileDescriptorSet, services: Iterable[str]) -> None:
-    """Load every method of these services, so that a schema with a hole is refused now and not at the first call.
+    """Load every method of these services, so that a schema with a hole is refused now and not at the first call, and
+    so is a name that protobuf wouldn't have.
 
     Raises:
         UndescribedServicesError, DescriptorError.
@@ -81,5 +82,6 @@ def load_services(files: FileDescriptorSet, services: Iterable[str]) -> None:
         for service in file.service:
             full_name = f"{file.package}.{service.name}" if file.package else service.name
             if full_name in wanted:
+                schema.service(full_name)
                 for method in service.method:
                     schema.method(f"{full_name}/{method.name}")

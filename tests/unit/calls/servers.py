@@ -14,13 +14,17 @@ from amends_coordinator.system import SystemClock
 
 
 @asynccontextmanager
-async def listening(heard: list[dict[str, str | bytes]]) -> AsyncGenerator[str]:
-    """A server that takes every call, remembers its metadata and answers with an empty message; its address."""
+async def listening(heard: list[dict[str, str | bytes]], *, repeats: str = "") -> AsyncGenerator[str]:
+    """A server that takes every call, remembers its metadata and answers with an empty message, or with an error that
+    repeats a header; its address.
+    """
 
     class Everything(grpc.GenericRpcHandler):
         def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes]:
             async def answer(request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
                 heard.append({key: value for key, value in context.invocation_metadata() or ()})  # noqa: C416 - `dict` would take it for a mapping
+                if repeats:
+                    await context.abort(grpc.StatusCode.PERMISSION_DENIED, f"not for {heard[-1][repeats]!r}")
                 return b""
 
             return grpc.unary_unary_rpc_method_handler(answer)

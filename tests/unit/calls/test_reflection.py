@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import grpc
@@ -100,7 +101,7 @@ async def said_of(answer: Answering, *services: str, limit_bytes: int = 1 << 20,
 async def test_a_service_that_it_does_not_know() -> None:
     """What the target says of it, made safe to show."""
     said = await said_of(honest, "acme.v1.Other")
-    assert said.startswith("has no description of service acme.v1.Other (no\\x1b such thing); ")
+    assert said.startswith("has no description of service 'acme.v1.Other' (no\\x1b such thing); ")
 
 
 async def test_nothing_but_health() -> None:
@@ -110,6 +111,47 @@ async def test_nothing_but_health() -> None:
         return _pb.ServerReflectionResponse(list_services_response={"service": [{"name": "grpc.health.v1.Health"}]})
 
     assert (await said_of(idle)).startswith("serves nothing, beside health and reflection")
+
+
+async def test_names_that_are_meant_for_a_terminal() -> None:
+    """Whatever a target calls its services and files, a sentence stays a sentence, and short enough to be sent."""
+    name = "\x1b[2J" + "x" * 100_000
+
+    async def listed(request: Any) -> Any:
+        if request.HasField("list_services"):
+            return _pb.ServerReflectionResponse(list_services_response={"service": [{"name": name}]})
+        return _pb.ServerReflectionResponse(error_response={"error_code": 5, "error_message": "no"})
+
+    async def imported(request: Any) -> Any:
+        if request.file_by_filename:
+            return _pb.ServerReflectionResponse(error_response={"error_code": 5, "error_message": "no"})
+        return files(FileDescriptorProto(name="a.proto", dependency=[name]).SerializeToString())
+
+    for answer, services in ((listed, ()), (imported, (SERVICE,))):
+        said = await said_of(answer, *services)
+        assert "\x1b" not in said
+        assert len(said) < 1_000
+
+
+async def test_a_target_that_repeats_what_it_was_sent() -> None:
+    """A token or a header's value shows in no sentence."""
+
+    async def repeating(_: Any) -> Any:
+        return _pb.ServerReflectionResponse(error_response={"error_code": 5, "error_message": "who is s3cret-value?"})
+
+    async with reflecting(V1, repeating) as connection:
+        asked = replace(connection, headers=(("x-api-key", "s3cret-value"),))
+        with pytest.raises(NotDescribedError, match=r"\(who is …\?\)"):
+            await asking().describe(asked, ())
+
+
+async def test_files_that_are_empty_count_too() -> None:
+    """L2: a million of them fit into one answer, and looking at each would stop everybody."""
+
+    async def empty(_: Any) -> Any:
+        return files(*[b""] * 1_001)
+
+    assert (await said_of(empty, SERVICE)).startswith("describes more than 1000 files")
 
 
 async def test_bytes_that_are_no_file() -> None:

@@ -73,6 +73,17 @@ async def test_headers_go_with_every_call_beside_our_own() -> None:
     assert (heard[0]["x-tenant"], heard[0]["idempotency-key"]) == ("shop", "s/pay/compensation")
 
 
+async def test_a_participant_that_repeats_what_it_was_sent() -> None:
+    """What it says is stored, logged and shown, so what only it was to hear is taken out."""
+    heard: list[dict[str, str | bytes]] = []
+    async with listening(heard, repeats="x-api-key") as address:
+        directory = OneStatic(StaticConnection(target=address, headers=(("x-api-key", "s3cret-value"),)))
+        async with calling(directory) as participants:
+            answer = await participants.call(compensation())
+    assert (answer.status_code, answer.message) == ("PERMISSION_DENIED", "not for '…'")
+    assert heard[0]["x-api-key"] == "s3cret-value"
+
+
 async def test_a_static_participant_that_moved_is_found() -> None:
     """The next call goes to the new target, also a compensation of work done at the old one."""
     first: list[dict[str, str | bytes]] = []

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from google.protobuf.descriptor_pb2 import ServiceDescriptorProto
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet, ServiceDescriptorProto
 
+from amends_coordinator.definitions.errors import DescriptorError
 from amends_coordinator.engine.announcements import StaticParticipant
 from amends_coordinator.engine.registry_errors import (
     DescriptorConflictError,
@@ -103,6 +104,17 @@ async def test_what_contradicts_is_refused(bench: Bench) -> None:
     with pytest.raises(DescriptorConflictError, match=r"participant 'bank'"):
         await bench.registry.put_static(replace(static("other"), descriptors=other_file()))
     assert [each.participant.name for each in bench.registry.participants()] == ["bank"]
+
+
+async def test_a_name_that_protobuf_would_not_have_is_refused(bench: Bench) -> None:
+    """What a target calls its services is listed and logged; also one that has no methods."""
+    service = ServiceDescriptorProto(name="Desk\x1b[2J" + "x" * 10_000)
+    file = FileDescriptorProto(name="desk.proto", package="desk", service=[service])
+    with pytest.raises(DescriptorError) as caught:
+        await bench.registry.put_static(replace(static(), services=(), descriptors=FileDescriptorSet(file=[file])))
+    assert "\x1b" not in str(caught.value)
+    assert len(str(caught.value)) < 1_000
+    assert bench.registry.participants() == []
 
 
 async def test_what_is_not_described_is_refused(bench: Bench) -> None:
