@@ -138,7 +138,7 @@ def _counted(calls: Iterator[int]) -> None:
 
 
 def test_lists_of_a_bigger_file_cost_no_more(tmp_path: Path) -> None:
-    """Promise: SQLite takes about as many steps for a page whether the ledger is small or more than three times as big."""
+    """Promise: SQLite takes about as many steps for a page of a small ledger and of a bigger one."""
     small, big = steps_on(tmp_path / "small.sqlite3", SMALL), steps_on(tmp_path / "big.sqlite3", BIG)
     assert grown(small, big, spare=8_000) == {}
 
@@ -194,7 +194,7 @@ def _of_node(node: dict[str, Any]) -> int:
 
 
 def test_lists_of_a_bigger_database_cost_no_more(postgres_ledger: str, ledger_databases: Any) -> None:
-    """Promise: PostgreSQL looks at about as many rows for a page whether the ledger is small or more than three times as big."""
+    """Promise: PostgreSQL looks at about as many rows for a page of a small ledger and of a bigger one."""
     other = ledger_databases.take()
     small = visits_on(ledger_databases.server.url(other), SMALL)
     ledger_databases.give_back(other)

@@ -163,12 +163,10 @@ def _condition(shape: Shape, row: Columns) -> ColumnElement[bool]:
     if kind == "participant":
         chosen = (_chosen.c.saga_id == row.id, _chosen.c.participant == bindparam("of_participant"))
         names = row.definition_name.in_(_several("of_name", first))
-        return or_(names, row.definition_version.in_(_several("of_one_version", second)), _there_is(*chosen))
+        is_chosen = _looked_up(*chosen).scalar_subquery().is_not(None)
+        return or_(names, row.definition_version.in_(_several("of_one_version", second)), is_chosen)
     if kind == "label":
-        # By the index of labels: its rows lie beside each other, as those of the sagas that are looked at do.
-        key = _label.c.key == bindparam(f"of_label_key_{first}")
-        value = _label.c.value == bindparam(f"of_label_value_{first}")
-        return _there_is(key, value, _label.c.created_time == row.created_time, _label.c.saga_id == row.id)
+        return _is_labelled(row, first)
     return _OF_THE_ROW[kind](row)
 
 
@@ -189,10 +187,21 @@ def _is_unfinished(row: Columns) -> ColumnElement[bool]:
     return or_(row.state.not_in([state.value for state in SagaState if state.ended]), row.due_time.is_not(None))
 
 
+def _is_labelled(row: Columns, number: int) -> ColumnElement[bool]:
+    """By the index of labels: its rows lie beside each other, as those of the sagas that are looked at do."""
+    there_is = _looked_up(
+        _label.c.key == bindparam(f"of_label_key_{number}"),
+        _label.c.value == bindparam(f"of_label_value_{number}"),
+        _label.c.created_time == row.created_time,
+        _label.c.saga_id == row.id,
+    )
+    return there_is.with_hint(_label, "INDEXED BY ix_saga_label_key", "sqlite").scalar_subquery().is_not(None)
+
+
 def _several(name: str, count: int) -> list[BindParameter[Any]]:
     return [bindparam(f"{name}_{number}") for number in range(count)]
 
 
-def _there_is(*where: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Whether there is such a row, looked up for each saga: as EXISTS a database might begin with all of these rows."""
-    return select(literal_column("1", Integer())).where(*where).limit(1).scalar_subquery().is_not(None)
+def _looked_up(*where: ColumnElement[bool]) -> Select[int]:
+    """One such row, looked up for each saga: of EXISTS a database might make a walk through all of these rows."""
+    return select(literal_column("1", Integer())).where(*where).limit(1)

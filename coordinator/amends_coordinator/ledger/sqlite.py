@@ -190,6 +190,7 @@ class SqliteDialect:
     def _prepare_reader(self, connection: sqlite3.Connection, record: object) -> None:
         self._prepare(connection)
         connection.execute("PRAGMA query_only = ON")
+        connection.execute("PRAGMA cache_size = -16384")  # a list walks through indexes of big files again and again
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         connection.isolation_level = None  # transactions begin and end where this module says so
