@@ -62,8 +62,8 @@ class StepPlan:
     serves them all. `lookup_seals`: a lookup that finds nothing can promise that the action never will run.
     `on_unknown`: what happens when nothing more can be learnt about the action. `settle_delay_us`: how long after the
     last attempt's deadline a lookup that finds nothing is believed although it seals nothing; None: never.
-    `at_most_once`: the action isn't repeated once an attempt ended unknown. `response_read`: a later step, its own
-    compensation or the saga's output reads the action's response.
+    `at_most_once`: the action isn't repeated once an attempt ended unknown. `response_read`: a call of a later step,
+    its own compensation or the saga's output reads the action's response.
     """
 
     name: StepName

@@ -37,10 +37,10 @@ def plan_of(definition: pb.SagaDefinition) -> Plan:
 
 
 def _steps_whose_response_is_read(definition: pb.SagaDefinition) -> Iterator[str]:
-    """Steps whose response a later step, their own compensation or the output copies from."""
+    """Steps whose response a call of a later step, their own compensation or the output copies from."""
     templates = [definition.output]
     for step in (*definition.steps, *definition.on_compensated):
-        templates += step.action.request, step.compensation.request
+        templates += step.action.request, step.compensation.request, step.lookup.request
     for template in templates:
         yield from (each.step_response.step for each in template.bindings if each.HasField("step_response"))
 

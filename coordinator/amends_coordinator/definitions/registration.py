@@ -163,7 +163,8 @@ class _Resolution:
             self._resolve(step.compensation, scope, (answered, asked_for), f"{path}.compensation")
         if step.HasField("lookup"):
             # A lookup is asked while there is no response, so only the request can tell it what to look for.
-            self._resolve(step.lookup, self._scope(behind, own=step.name), (asked_for,), f"{path}.lookup")
+            scope = self._scope(behind, own=step.name, awaits_response=True)
+            self._resolve(step.lookup, scope, (asked_for,), f"{path}.lookup")
 
     def _resolve(
         self,
@@ -188,7 +189,9 @@ class _Resolution:
         if target is not None:
             check_template(call.request, target, scope, path, self._faults)
 
-    def _scope(self, readable: frozenset[str], *, own: str = "", knows_failure: bool = False) -> Scope:
+    def _scope(
+        self, readable: frozenset[str], *, own: str = "", knows_failure: bool = False, awaits_response: bool = False
+    ) -> Scope:
         """What the request of a call of the step `own`, or (without one) the output, may read."""
         return Scope(
             input=self._input,
@@ -198,6 +201,7 @@ class _Resolution:
             own=own,
             is_call=bool(own),
             knows_failure=knows_failure,
+            awaits_response=awaits_response,
         )
 
     def _check_output(self) -> None:

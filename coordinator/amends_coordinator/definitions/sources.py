@@ -32,7 +32,7 @@ class Scope:
 
     `afterwards`: those that begin only once the saga is compensated.
     `own`: the step whose call is built; empty for the output. `is_call`: it has a key. `knows_failure`: it is built
-    while the saga rolls back, or afterwards.
+    while the saga rolls back, or afterwards. `awaits_response`: it is built because the response of `own` is missing.
     """
 
     input: Descriptor | None
@@ -42,6 +42,7 @@ class Scope:
     own: str
     is_call: bool
     knows_failure: bool
+    awaits_response: bool
 
 
 class SourceField(NamedTuple):
@@ -143,6 +144,13 @@ def _step_message(source: SourceField, scope: Scope, path: str, faults: FaultLis
             path,
             f"{source.step} need not have run when this is built; wait for it (`after`), or name a step that is waited"
             " for, directly or through others",
+        )
+        return None
+    if source.step == scope.own and source.kind == "step_response" and scope.awaits_response:
+        faults.add(
+            path,
+            f"{source.step} has no response when its lookup is asked, so the field would be empty and nothing be found;"
+            " bind a field of its request, or saga.action_key",
         )
         return None
     return types.request if source.kind == "step_request" else types.response

@@ -198,6 +198,10 @@ def test_whose_response_is_read() -> None:
     assert not first(f"{HEAD} {book} {unread}").response_read
     assert first(f"{HEAD} {book} {unread} {told}").response_read
     assert first(f"{HEAD} {book} }}").response_read, "its own compensation, by name"
+    asked = 'bindings { target: "guest" step_response { step: "a" path: "booking_id" } }'
+    later = f'steps {{ name: "b" kind: STEP_KIND_PIVOT action {{ method: "{SERVICE}/Book" }} lookup {{ method: '
+    later += f'"{SERVICE}/FindBooking" request {{ {asked} }} }} }}'
+    assert first(f"{HEAD} {book} {unread} {later}").response_read, "the lookup of a later step"
 
 
 def telling(undo: str, told: str) -> CompiledDefinition:
