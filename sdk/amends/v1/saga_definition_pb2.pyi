@@ -566,7 +566,9 @@ class Binding(_message.Message):
 
     @_builtins.property
     def step_response(self) -> Global___StepField:
-        """A field of the response of such a step's action."""
+        """A field of the response of such a step's action; in a compensation also its own. A lookup is asked while that is
+        missing.
+        """
 
     @_builtins.property
     def default_value(self) -> Global___DefaultValue:
