@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from google.protobuf.message import DecodeError, EncodeError, Message
-from google.protobuf.message_factory import GetMessageClass
 
 from amends.v1 import saga_definition_pb2 as pb
 from amends_coordinator.core.ids import StepName
 from amends_coordinator.core.saga import idempotency_key
 from amends_coordinator.core.states import Direction
+from amends_coordinator.definitions.classes import message_class
 from amends_coordinator.definitions.errors import BindingError, DamagedPayloadError
 from amends_coordinator.definitions.fields import find_path
 from amends_coordinator.definitions.keys import key_uuid
@@ -81,6 +82,7 @@ class Builder:
     def __init__(self, template: pb.MessageTemplate, place: Place, surroundings: Surroundings) -> None:
         self._place = place
         self._new = _prototype(template, place.target)
+        self._bytes = _whole_or_not if place.step is None else _whole
         self._copies: tuple[tuple[Root, tuple[Move, ...]], ...] = _copies(template, place, surroundings)
         self._puts: tuple[Put, ...] = tuple(
             _put(binding, place, surroundings.ledger_name)
@@ -104,7 +106,7 @@ class Builder:
                         copy(origin, built)
             for put in self._puts:
                 put(saga, built)
-            return built.SerializeToString(deterministic=True)
+            return self._bytes(built)
         except DecodeError as error:
             raise DamagedPayloadError(
                 f"{self._place} can't be built, because what is stored doesn't parse: {error}"
@@ -115,15 +117,34 @@ class Builder:
 
 def _prototype(template: pb.MessageTemplate, target: Descriptor) -> Callable[[], Message]:
     """Makes the message that bindings are written over: the literals, without what the bindings replace in any case."""
-    message_class = GetMessageClass(target)
+    new = message_class(target)
     if not template.HasField("literals"):
-        return message_class
-    literals = message_class.FromString(template.literals.value)
+        return new
+    literals = new.FromString(template.literals.value)
     for binding in template.bindings:
         if binding.HasField("default_value"):
             clearer(find_path(target, binding.target))(literals)
     content = literals.SerializeToString(deterministic=True)
-    return lambda: message_class.FromString(content)
+    return lambda: new.FromString(content)
+
+
+def _whole(built: Message) -> bytes:
+    return built.SerializeToString(deterministic=True)
+
+
+def _whole_or_not(built: Message) -> bytes:
+    """An output's bytes, also without fields that its type requires: nothing holds up a commit."""
+    return built.SerializePartialToString(deterministic=True)
+
+
+def _where_it_fits(copy: Move) -> Move:
+    """For the same reason: leaves a field empty if its value doesn't fit, like text of proto2 that isn't UTF-8."""
+
+    def copy_if_possible(origin: Message, built: Message) -> None:
+        with suppress(TypeError, ValueError):
+            copy(origin, built)
+
+    return copy_if_possible
 
 
 def _copies(
@@ -136,7 +157,8 @@ def _copies(
         if found is not None:
             kind, step, path = found
             source = find_path(_source_type(kind, StepName(step), surroundings), path)
-            moves.setdefault((kind, step), []).append(move(source, find_path(place.target, binding.target)))
+            copy = move(source, find_path(place.target, binding.target))
+            moves.setdefault((kind, step), []).append(copy if place.step is not None else _where_it_fits(copy))
     return tuple(
         (_root(kind, StepName(step), place, surroundings), tuple(copies)) for (kind, step), copies in moves.items()
     )
@@ -162,7 +184,7 @@ def _source_type(kind: str, step: StepName, surroundings: Surroundings) -> Descr
 
 
 def _root(kind: str, step: StepName, place: Place, surroundings: Surroundings) -> Root:
-    parse = GetMessageClass(_source_type(kind, step, surroundings)).FromString
+    parse = message_class(_source_type(kind, step, surroundings)).FromString
     if kind == "input":
         return lambda saga: parse(saga.input)
     if kind == "step_request":

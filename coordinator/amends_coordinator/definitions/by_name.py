@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from google.protobuf.message_factory import GetMessageClass
-
 from amends.v1 import saga_definition_pb2 as pb
+from amends_coordinator.definitions.classes import message_class
 from amends_coordinator.definitions.fields import field_shape
 from amends_coordinator.definitions.sources import SourceField
 
@@ -62,7 +61,7 @@ def _taken(template: pb.MessageTemplate, target: Descriptor) -> tuple[set[str], 
         binding.target.partition(".")[0] for binding in template.bindings if not binding.HasField("default_value")
     }
     if template.HasField("literals"):
-        literals = GetMessageClass(target).FromString(template.literals.value)
+        literals = message_class(target).FromString(template.literals.value)
         filled |= {each.name for each, _ in literals.ListFields()}
     known = [target.fields_by_name[name] for name in filled if name in target.fields_by_name]
     oneofs = {each.containing_oneof.name for each in known if each.containing_oneof is not None}

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
-from google.protobuf.message_factory import GetMessageClass
 
 from amends_coordinator.core.ids import StepName
+from amends_coordinator.definitions.classes import message_class
 from amends_coordinator.definitions.errors import PayloadError, quote
 from amends_coordinator.definitions.fields import STRING, PathError, field_shape, find_path
 from amends_coordinator.definitions.step_order import PARTICIPANT_NAME
@@ -64,7 +64,7 @@ class ChosenParticipants:
     """
 
     def __init__(self, steps: Sequence[pb.Step], input_type: Descriptor) -> None:
-        self._parse = GetMessageClass(input_type).FromString
+        self._parse = message_class(input_type).FromString
         self._paths = {
             StepName(step.name): (step.participant_input, find_path(input_type, step.participant_input))
             for step in steps

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError, EncodeError
-from google.protobuf.message_factory import GetMessageClass
 
 from amends.v1 import saga_definition_pb2 as pb
 from amends_coordinator.core.ids import StepName
 from amends_coordinator.core.states import Direction
 from amends_coordinator.definitions.builders import Builder, Place, StepMessages, Surroundings
 from amends_coordinator.definitions.chosen import ChosenParticipants
+from amends_coordinator.definitions.classes import message_class
 from amends_coordinator.definitions.errors import BindingError, DescriptorError, PayloadError, quote
 from amends_coordinator.definitions.fields import PathError
 from amends_coordinator.definitions.plans import plan_of
@@ -47,9 +47,9 @@ class CompiledDefinition:
         self.output_type = definition.output_type or None
         self._types = dict(_call_types(definition, schema))
         self._parsers: dict[tuple[StepName, Direction], Callable[[bytes], Message]] = {
-            key: GetMessageClass(messages.response).FromString for key, messages in self._types.items()
+            key: message_class(messages.response).FromString for key, messages in self._types.items()
         }
-        self._parse_input = GetMessageClass(schema.message(definition.input_type)).FromString
+        self._parse_input = message_class(schema.message(definition.input_type)).FromString
         surroundings = Surroundings(
             ledger_name=ledger_name,
             input=schema.message(definition.input_type),

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.json_format import MessageToDict
-from google.protobuf.message_factory import GetMessageClass
 
 from amends.v1 import saga_definition_pb2 as pb
 from amends_coordinator.definitions.builders import source_of
+from amends_coordinator.definitions.classes import message_class
 from amends_coordinator.definitions.errors import clip
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def _literals(template: pb.MessageTemplate, target: Descriptor, pool: Descriptor
     """The fields of a template's literals with their values as JSON, cut where they are long."""
     if not template.HasField("literals"):
         return
-    message = GetMessageClass(target).FromString(template.literals.value)
+    message = message_class(target).FromString(template.literals.value)
     for name, value in MessageToDict(message, preserving_proto_field_name=True, descriptor_pool=pool).items():
         text = json.dumps(value, ensure_ascii=False)
         is_bare = isinstance(value, str) and target.fields_by_name[name].cpp_type in QUOTED_IN_JSON

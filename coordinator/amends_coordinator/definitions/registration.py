@@ -20,6 +20,7 @@ from amends_coordinator.definitions.by_name import resolve_by_name
 from amends_coordinator.definitions.chosen import check_chosen
 from amends_coordinator.definitions.descriptors import file_digest, is_of_a_library, readable_files
 from amends_coordinator.definitions.errors import DescriptorError, Fault, FaultList, InvalidDefinitionError, quote
+from amends_coordinator.definitions.required import check_required
 from amends_coordinator.definitions.schema import Schema
 from amends_coordinator.definitions.sent import check_files, check_unknown_fields
 from amends_coordinator.definitions.sources import Scope, StepTypes
@@ -148,13 +149,11 @@ class _Resolution:
         for index, step in enumerate(self._definition.on_compensated):
             readable = steps | order.on_compensated.names_before(index)
             scope = self._scope(readable, own=step.name, knows_failure=True)
-            self._check(step.action, scope, f"on_compensated[{index}].action.request")
-            tidy(step.action)
+            self._resolve_action(step.action, scope, f"on_compensated[{index}].action.request")
 
     def _resolve_step(self, step: pb.Step, before: frozenset[str], path: str) -> None:
         own = self._types[step.name]
-        self._check(step.action, self._scope(before, own=step.name), f"{path}.action.request")
-        tidy(step.action)
+        self._resolve_action(step.action, self._scope(before, own=step.name), f"{path}.action.request")
         asked_for = ("step_request", step.name, own.request)
         answered = ("step_response", step.name, own.response)
         behind = before | {step.name}
@@ -165,6 +164,13 @@ class _Resolution:
             # A lookup is asked while there is no response, so only the request can tell it what to look for.
             scope = self._scope(behind, own=step.name, awaits_response=True)
             self._resolve(step.lookup, scope, (asked_for,), f"{path}.lookup")
+
+    def _resolve_action(self, call: pb.Call, scope: Scope, path: str) -> None:
+        target, known = self._calls.request_type(call.method), len(self._faults)
+        self._check(call, scope, path)
+        if target is not None and len(self._faults) == known:
+            check_required(call.request, target, path, self._faults)
+        tidy(call)
 
     def _resolve(
         self,
@@ -182,6 +188,8 @@ class _Resolution:
             # Not where the action or the call itself is at fault: that says enough.
             if all(message is not None for _, _, message in sources) and not self._faults.at(path, f"{path}.method"):
                 check_filled(call, target, has_template=has_template, path=place, faults=self._faults)
+            if len(self._faults) == known:
+                check_required(call.request, target, place, self._faults)
         tidy(call)
 
     def _check(self, call: pb.Call, scope: Scope, path: str) -> None:
@@ -214,8 +222,10 @@ class _Resolution:
         if not definition.HasField("output"):
             self._faults.add("output", f"nothing says how the {definition.output_type} is built; bind its fields")
         elif target is not None:
-            scope = self._scope(frozenset(step.name for step in definition.steps))
+            scope, known = self._scope(frozenset(step.name for step in definition.steps)), len(self._faults)
             check_template(definition.output, target, scope, "output", self._faults)
+            if len(self._faults) == known:
+                check_required(definition.output, target, "output", self._faults)
             sort_bindings(definition.output)
 
     def _message(self, full_name: str, path: str) -> Descriptor | None:

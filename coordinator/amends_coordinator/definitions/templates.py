@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError, EncodeError
-from google.protobuf.message_factory import GetMessageClass
 
+from amends_coordinator.definitions.classes import message_class
 from amends_coordinator.definitions.errors import quote
 from amends_coordinator.definitions.fields import PathError, field_shape, find_path, mismatch
 from amends_coordinator.definitions.sources import source_shape
@@ -111,7 +111,7 @@ def _check_literals(template: pb.MessageTemplate, target: Descriptor, path: str,
         faults.add(path, f"{quote(literals.type_url)} is another type; send a {target.full_name}")
         return
     try:
-        message = GetMessageClass(target).FromString(literals.value)
+        message = message_class(target).FromString(literals.value)
         value = message.SerializePartialToString(deterministic=True)
     except (DecodeError, EncodeError):
         faults.add(path, f"the bytes don't parse as {target.full_name}; send a message of that type")

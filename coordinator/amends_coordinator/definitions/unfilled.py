@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from google.protobuf.message_factory import GetMessageClass
+from amends_coordinator.definitions.classes import message_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +52,7 @@ def _said(template: pb.MessageTemplate, target: Descriptor) -> tuple[set[str], s
     for binding in template.bindings:
         (left_empty if binding.HasField("default_value") else filled).add(binding.target.partition(".")[0])
     if template.HasField("literals"):
-        filled |= {each.name for each, _ in GetMessageClass(target).FromString(template.literals.value).ListFields()}
+        filled |= {each.name for each, _ in message_class(target).FromString(template.literals.value).ListFields()}
     return filled, left_empty
 
 
