@@ -29,6 +29,10 @@ class Slot(NamedTuple):
     connection: Connection
 
 
+class WithdrawnError(Exception):
+    """A call isn't wanted any more, and had no slot yet."""
+
+
 @dataclass(eq=False, slots=True)
 class Waiting:
     """A call that waits; `find` takes a slot if there is one. It is its own key, so that it leaves from anywhere."""
@@ -52,6 +56,7 @@ class Capacity:
     def __init__(self) -> None:
         self._under_way: dict[tuple[str, str], int] = {}
         self._queues: dict[str, Queue] = {}
+        self._waiting: dict[str, Waiting] = {}
 
     def has_room(self, instance: InstanceRow) -> bool:
         """Whether an instance takes one more call; one that states nothing always does."""
@@ -78,17 +83,21 @@ class Capacity:
         return participant in self._queues
 
     async def wait(
-        self, participant: str, find: Callable[[], Slot | None], *, urgent: bool, timeout_s: float
+        self, participant: str, find: Callable[[], Slot | None], *, key: str, urgent: bool, timeout_s: float
     ) -> Slot | None:
         """A slot as soon as it is this call's turn and there is one; None if that takes longer than `timeout_s`.
 
         Args:
             participant: whose instances are full.
             find: takes a slot at one of them, if there is one. What it raises ends this call's waiting, and no other's.
+            key: by which it can be withdrawn; of all calls that wait, its own.
             urgent: whether it goes before those that aren't.
             timeout_s: how long it may wait, in seconds.
+
+        Raises:
+            WithdrawnError: it was withdrawn.
         """
-        waiting = Waiting(find, asyncio.get_running_loop().create_future())
+        waiting = self._waiting[key] = Waiting(find, asyncio.get_running_loop().create_future())
         queue = self._queues.setdefault(participant, Queue())
         line = queue.urgent if urgent else queue.others
         line[waiting] = None
@@ -103,7 +112,15 @@ class Capacity:
             return waiting.slot.result() if waiting.slot.done() else None
         finally:
             line.pop(waiting, None)
+            if self._waiting.get(key) is waiting:
+                del self._waiting[key]
             self._end_if_empty(participant, queue)
+
+    def withdraw(self, key: str) -> None:
+        """A call isn't wanted any more: it waits no longer, unless it has got a slot already."""
+        waiting = self._waiting.get(key)
+        if waiting is not None and not waiting.slot.done():
+            waiting.slot.set_exception(WithdrawnError())
 
     def _serve(self, participant: str) -> None:
         """Hand out slots, to each in its turn, as long as there are any; look again later if calls are left."""
@@ -111,6 +128,9 @@ class Capacity:
         for line in (queue.urgent, queue.others):
             while line:
                 first = next(iter(line))
+                if first.slot.done():  # withdrawn
+                    del line[first]
+                    continue
                 try:
                     slot = first.find()
                 except Exception as error:  # noqa: BLE001 - whoever gives back a slot has its answer in hand

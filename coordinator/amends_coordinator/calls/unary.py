@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import grpc.aio
 
 from amends_coordinator.calls.answers import error_answer, ok_answer
-from amends_coordinator.calls.capacity import Capacity, Slot
+from amends_coordinator.calls.capacity import Capacity, Slot, WithdrawnError
 from amends_coordinator.calls.channels import Channels
 from amends_coordinator.calls.metadata import Pairs, call_metadata
 from amends_coordinator.calls.secrets import Secrets
 from amends_coordinator.core.answer import Answer
-from amends_coordinator.core.ids import Instant
+from amends_coordinator.core.ids import IdempotencyKey, Instant
 from amends_coordinator.core.states import Direction, Outcome
 from amends_coordinator.core.text import clean_text
 from amends_coordinator.definitions.errors import listing
@@ -84,6 +84,8 @@ class UnaryParticipants:
                 slot = await self._wait_for_slot(request, service)
             except _LeftError:
                 return _not_served(service, request.participant)
+            except WithdrawnError:
+                return _not_sent("it still waited for a slot when its saga began to roll back", reason=FULL)
             if slot is None:
                 reached = self._channels.ready_now(instances) is not None
                 return _full(instances) if reached else self._not_reached(service, instances)
@@ -95,6 +97,10 @@ class UnaryParticipants:
             return await self._send(slot.connection, request, timeout_us / 1e6)
         finally:
             self._capacity.give_back(slot.instance)
+
+    def withdraw(self, key: IdempotencyKey) -> None:
+        """See `ports.participants.Participants.withdraw`."""
+        self._capacity.withdraw(key)
 
     async def close(self) -> None:
         """Close all channels."""
@@ -141,6 +147,7 @@ class UnaryParticipants:
 
         Raises:
             _LeftError: the participant doesn't serve it any more, so nobody waits behind this call.
+            WithdrawnError: it isn't wanted any more.
         """
         bound_us = request.timeout_us
         if request.saga_deadline_time is not None:
@@ -155,6 +162,7 @@ class UnaryParticipants:
         return await self._capacity.wait(
             request.participant,
             find,
+            key=request.key,
             urgent=request.direction is not Direction.ACTION,
             timeout_s=max(0.0, bound_us / 1e6),
         )

@@ -24,8 +24,10 @@ from amends_coordinator.core.effects import (
     WakeAt,
 )
 from amends_coordinator.core.events import AttemptEnded, Event, Moment, Woken
+from amends_coordinator.core.guards import ROLLING_BACK
 from amends_coordinator.core.ids import Instant
-from amends_coordinator.core.states import Outcome
+from amends_coordinator.core.saga import idempotency_key
+from amends_coordinator.core.states import Direction, Outcome
 from amends_coordinator.engine.binding import decide_and_bind
 from amends_coordinator.engine.calling import begun_later, call_request
 from amends_coordinator.engine.standing import place_of, places_of, waits_for
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from amends_coordinator.core.decision import Decision
     from amends_coordinator.core.effects import Call, Effect
     from amends_coordinator.core.ids import NodeId, SagaId, StepName
-    from amends_coordinator.core.states import Direction, SagaState
+    from amends_coordinator.core.states import SagaState
     from amends_coordinator.definitions.compiled import CompiledDefinition
     from amends_coordinator.engine.lease import Lease
     from amends_coordinator.engine.settings import EngineSettings
@@ -220,6 +222,14 @@ class Driver:
             self._written(self._saga.id)
         for effect in decision.effects:
             self._carry_out(effect)
+        if self._saga.state in ROLLING_BACK:
+            self._withdraw_actions()
+
+    def _withdraw_actions(self) -> None:
+        """Actions that still wait for a slot haven't happened: they end now, and nothing is owed for them."""
+        for step, direction in self._calls:
+            if direction is Direction.ACTION:
+                self._around.participants.withdraw(idempotency_key(self._saga.id, step, direction))
 
     async def _write(self, event: Event) -> Decision:
         """Decide and make durable. An event is decided again when somebody else wrote the saga in between."""

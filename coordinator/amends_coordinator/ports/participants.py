@@ -69,3 +69,7 @@ class Participants(Protocol):
     async def call(self, request: CallRequest) -> Answer:
         """Make one attempt, within its timeout, and say what its answer proves."""
         ...
+
+    def withdraw(self, key: IdempotencyKey) -> None:
+        """Have the call of this key end at once, `NOT_SENT`, if it still waits for a slot. Safe to repeat."""
+        ...

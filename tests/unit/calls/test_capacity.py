@@ -325,6 +325,24 @@ async def test_a_call_that_is_cancelled_while_it_waits_takes_no_slot_along() -> 
     assert desk.begun == ["s-0", "s-3", "s-4"]
 
 
+async def test_what_is_not_wanted_any_more_waits_no_longer() -> None:
+    """L2, S4: it ends at once as not sent, its place goes to the next one; one that has its slot already goes on."""
+    directory = Directory()
+    async with listening(Desk()) as desk, calling(directory) as participants:
+        directory.add("1", desk.address, capacity=1)
+        (first,) = calls(participants, request("s-0"))
+        await eventually(lambda: desk.has_begun(1), what="it is full")
+        gone, last = await waiting(participants, desk, request("s-1"), request("s-2"))
+        for name in ("s-0", "s-1", "s-1", "s-3"):
+            participants.withdraw(request(name).key)
+        answer = await gone
+        assert (answer.outcome, answer.reason) == (Outcome.NOT_SENT, FULL)
+        desk.door.set()
+        answers = await asyncio.gather(first, last)
+    assert {answer.outcome for answer in answers} == {Outcome.SUCCEEDED}
+    assert desk.begun == ["s-0", "s-2"]
+
+
 async def test_nobody_waits_behind_a_call_that_nobody_serves_any_more() -> None:
     """L2: a participant stops serving one of its services: what waits for that one is told so, the others go on."""
     directory = Directory()

@@ -25,7 +25,7 @@ from tests.scenarios.sagas import ScenarioSaga, steps
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
-    from amends_coordinator.core.ids import StepName
+    from amends_coordinator.core.ids import IdempotencyKey, StepName
     from amends_coordinator.core.saga import DeadLetter, Intent, Saga
     from amends_coordinator.core.states import Direction
     from amends_coordinator.ports.ledger import InstanceRow, Ledger, Started, StoredSaga
@@ -68,6 +68,9 @@ class Participants:
             return await self.answer(request)
         finally:
             self._going_on.discard(request.key)
+
+    def withdraw(self, key: IdempotencyKey) -> None:
+        """See the port; nothing ever waits for a slot here."""
 
     def sides(self, saga_id: str) -> list[str]:
         """The calls of one saga, as "step/direction#attempt"."""
