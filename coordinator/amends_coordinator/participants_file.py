@@ -176,6 +176,9 @@ class _Reading:
 
     def _read_descriptors(self, message: pb.RegisterParticipantRequest, name: str) -> None:
         path = self._file.parent / name
+        if "\0" in name:
+            self._fault("descriptors", "names no file")
+            return
         try:
             with path.open("rb") as opened:
                 content = opened.read(self._limit_bytes + 1)

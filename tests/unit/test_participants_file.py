@@ -113,6 +113,10 @@ def test_every_fault_names_table_and_key(tmp_path: Path) -> None:
         ("[participants.Bank]\ntarget = 'a:1'", ": [participants.Bank] name: 'Bank' is not of the form"),
         ("[participants.bank]\ntarget = 'a:1'\ncapacity = 9999999999", ": [participants.bank] capacity: must be"),
         ("[participants.bank]\ntarget = 'a:1'\ndescriptors = 'text'", "text holds no descriptors; `protoc"),
+        (
+            '[participants.bank]\ntarget = "a:1"\ndescriptors = "a\\u0000"',
+            "[participants.bank] descriptors: names no file.",
+        ),
         ("[participants.bank]\ntarget = 'a:1'\ndescriptors = 'large'", "large has more than 32768 bytes"),
     ],
 )

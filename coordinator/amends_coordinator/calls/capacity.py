@@ -161,4 +161,5 @@ class Capacity:
 
 
 def _key(instance: InstanceRow) -> tuple[str, str]:
-    return instance.participant, instance.instance_id
+    # Not its id: a process that was killed and is back at its address has a new one, while the old one's lease holds.
+    return instance.participant, instance.address

@@ -191,6 +191,20 @@ async def test_an_instance_is_never_given_more_than_it_states() -> None:
     assert max(places) < 3, "those side by side may overtake each other on their way, nobody else"
 
 
+async def test_a_process_that_is_back_at_its_address_is_given_no_more() -> None:
+    """L2: it was killed, so what it announced before is still there beside what it announces now."""
+    directory = Directory()
+    async with listening(Desk()) as desk, calling(directory) as participants:
+        directory.add("killed", desk.address, capacity=2)
+        directory.add("back", desk.address, capacity=2)
+        made = calls(participants, *(request(f"s-{n}") for n in range(2)))
+        await eventually(lambda: desk.has_begun(2), what="it is full")
+        made += await waiting(participants, desk, *(request(f"s-{n}") for n in range(2, 6)))
+        desk.door.set()
+        await asyncio.gather(*made)
+    assert desk.most_at_once == 2
+
+
 async def test_who_states_nothing_gets_any_number() -> None:
     """Without a stated capacity nothing waits."""
     directory = Directory()
