@@ -2,6 +2,8 @@
 
 The same file has different bytes depending on where it comes from: generated code leaves out `json_name`, protoc and
 reflection don't, and comments may be there or not. The canonical form has neither, so equal files have equal bytes.
+Options that others have defined mean nothing here, aren't carried by JSON, and are written in another order by whoever
+knows them; no comparison looks at them.
 `google/protobuf/*` and our own annotations differ between releases and belong to no participant, so no comparison looks
 at them.
 """
@@ -11,11 +13,13 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
+from google.protobuf import descriptor_pb2, duration_pb2
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto, FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 
 from amends.v1 import annotations_pb2
+from amends_coordinator.definitions.classes import message_class
 from amends_coordinator.definitions.errors import DescriptorError, quote
 from amends_coordinator.definitions.fields import is_repeated
 
@@ -77,9 +81,16 @@ def canonical_file(file: FileDescriptorProto) -> FileDescriptorProto:
     return copy
 
 
+def comparable_file(file: FileDescriptorProto) -> FileDescriptorProto:
+    """The canonical form without options that neither protobuf nor amends has defined, whatever this process knows."""
+    known = _FILE_OF_FEW_OPTIONS.FromString(canonical_file(file).SerializeToString())
+    known.DiscardUnknownFields()
+    return FileDescriptorProto.FromString(known.SerializeToString())
+
+
 def file_digest(file: FileDescriptorProto) -> str:
-    """The fingerprint of a file's content: the same for generated code, protoc and reflection."""
-    return hashlib.sha256(_bytes(canonical_file(file))).hexdigest()
+    """The fingerprint of a file's content: the same for generated code, protoc, reflection and JSON."""
+    return hashlib.sha256(_bytes(comparable_file(file))).hexdigest()
 
 
 def set_digest(files: FileDescriptorSet) -> str:
@@ -198,7 +209,7 @@ def _fingerprints(files: FileDescriptorSet) -> tuple[dict[str, str], dict[str, t
     for file in files.file:
         if is_of_a_library(file.name):
             continue
-        canonical = canonical_file(file)
+        canonical = comparable_file(file)
         of_files[file.name] = hashlib.sha256(_bytes(canonical)).hexdigest()
         for full_name, symbol in symbols_of(canonical):
             of_symbols[full_name] = (hashlib.sha256(_bytes(symbol)).hexdigest(), file.name)
@@ -232,6 +243,17 @@ def _default_json_name(name: str) -> str:
     """What protobuf makes of a field's name: underscores go, the letter behind each is upper case."""
     first, *others = name.split("_")
     return first + "".join(part[:1].upper() + part[1:] for part in others)
+
+
+def _files_of_few_options() -> type[Message]:
+    """The class of files in a pool that knows no options but those of protobuf and ours."""
+    pool = DescriptorPool()
+    for module in (descriptor_pb2, duration_pb2, annotations_pb2):
+        pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
+    return message_class(pool.FindMessageTypeByName(FileDescriptorProto.DESCRIPTOR.full_name))
+
+
+_FILE_OF_FEW_OPTIONS = _files_of_few_options()
 
 
 def _bytes(message: Message) -> bytes:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from google.protobuf import json_format
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
+from amends.cli.payloads import pool_of
 from amends.v1 import saga_definition_pb2 as pb
 from amends_coordinator.core.plan import RetryPlan
 from amends_coordinator.core.states import FailurePolicy, Guarantee, StepKind
@@ -148,6 +150,25 @@ def test_equal_content_has_one_version() -> None:
     del request.bindings[:]
     request.bindings.extend(reversed(order))
     assert registered(shuffled).version == expected
+
+
+def test_options_that_others_defined_are_no_content() -> None:
+    """F19: a definition as `definition get --json` shows it has the version that it had: JSON carries no options that
+    it doesn't know, and whoever knows them writes them in another order.
+    """
+    http = b"\x82\xd3\xe4\x93\x02\x03\x22\x01/"  # option (google.api.http) = { post: "/" }
+    behind, before = definition(), definition()
+    for sent in (behind, before):
+        sent.descriptors.CopyFrom(ANNOUNCED)
+        (lodging,) = (file for file in sent.descriptors.file if file.service)
+        for options in (lodging.service[0].method[0].options, lodging.message_type[0].field[0].options):
+            said = options.SerializeToString()
+            options.ParseFromString(said + http if sent is behind else http + said)
+    resolved = resolve(behind)
+    assert resolve(before).version == resolved.version
+    shown = json_format.MessageToJson(resolved, descriptor_pool=pool_of(resolved))
+    assert "[amends.v1.step]" in shown
+    assert resolve(json_format.Parse(shown, pb.SagaDefinition())).version == resolved.version
 
 
 @pytest.mark.parametrize(
