@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, LiteralString
 
 import psycopg
 import pytest
+from google.protobuf.any_pb2 import Any as AnyMessage
 
 from amends import Committed
 from amends.v1 import operator_service_pb2, saga_pb2
@@ -49,6 +50,7 @@ DAMAGES: Mapping[str, Damage] = {
     "content": Damage("saga_definition", "content", b"\xff"),
     "input": Damage("saga", "input", b"\x0a\xff"),
     "time": Damage("saga", "deadline_time", "0 o'clock, more or less", "-infinity"),
+    "created": Damage("saga", "created_time", "0 o'clock, more or less", "-infinity"),
     "format": Damage("saga", "format", 99),
 }
 """A saga for each."""
@@ -128,6 +130,7 @@ async def test_damaged_rows_stop_their_own_sagas_until_they_are_mended(ledger_ur
                 await is_told_and_refused(coordinator, kind)
             listed = {saga.saga_id async for saga in coordinator.client.list()}
             assert listed == {"good", *(kind for kind in DAMAGES if kind in SHOWN_IN_LISTS)}
+            await definition_is_told(coordinator)
             called = {call.metadata["amends-saga-id"] for call in participant.seen}
             assert called == {"good", "input"}, "what was announced is called; its input is read for what follows"
             for kind, damage in DAMAGES.items():
@@ -177,6 +180,21 @@ async def is_told_and_refused(coordinator: Inside, kind: str) -> None:
         told = await refused(call)
         assert told.reason == "SAGA_UNREADABLE"
         assert "amends deadletter" in told.message
+
+
+async def definition_is_told(coordinator: Inside) -> None:
+    """Whoever asks for the damaged definition hears that it can't be read, and lists of the others are as ever."""
+    damaged, an_input = saga_of("content").name, AnyMessage()
+    an_input.Pack(ScenarioInput())
+    for call in (
+        coordinator.sagas.GetSagaDefinition(pb.GetSagaDefinitionRequest(name=damaged)),
+        coordinator.sagas.StartSaga(pb.StartSagaRequest(definition_name=damaged, input=an_input)),
+    ):
+        told = await refused(call)
+        assert told.reason == "DEFINITION_UNREADABLE"
+        assert damaged in told.message
+    listed = await coordinator.sagas.ListSagaDefinitions(pb.ListSagaDefinitionsRequest())
+    assert {each.name for each in listed.definitions} == {saga_of(kind).name for kind in (*DAMAGES, "good")} - {damaged}
 
 
 async def all_end_once_retried(coordinator: Inside, participant: RawSteps) -> None:

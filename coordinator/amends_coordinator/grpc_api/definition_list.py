@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import structlog
-from google.protobuf.message import DecodeError
 
 from amends.v1 import saga_service_pb2 as pb
 from amends_coordinator.grpc_api.mapping import definition_message
 from amends_coordinator.grpc_api.validation import definition_page_token
+from amends_coordinator.ports.ledger import UnreadableDefinitionError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -63,7 +63,7 @@ async def _newest_first(
 def _without_descriptors(stored: StoredDefinition) -> SagaDefinition | None:
     try:
         message = definition_message(stored)
-    except DecodeError as error:
+    except UnreadableDefinitionError as error:
         _log.error("definition unreadable", definition=stored.name, version=stored.version, error=str(error))
         return None
     message.ClearField("descriptors")

@@ -27,7 +27,12 @@ from amends_coordinator.engine.registry_errors import (
 from amends_coordinator.grpc_api.validation import InvalidRequestError
 from amends_coordinator.ports.describing import NotDescribedError
 from amends_coordinator.ports.driving import SagaBusyError, StoppingError, TooManyWatchersError
-from amends_coordinator.ports.ledger import LedgerUnavailableError, NodeFencedError, UnreadableSagaError
+from amends_coordinator.ports.ledger import (
+    LedgerUnavailableError,
+    NodeFencedError,
+    UnreadableDefinitionError,
+    UnreadableSagaError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -219,6 +224,11 @@ TABLE: Mapping[type[Exception], Rule] = {
         _Code.NOT_FOUND,
         ErrorReason.ERROR_REASON_PARTICIPANT_NOT_FOUND,
         lambda error: _resource("amends.v1.Participant", error.name, error),
+    ),
+    UnreadableDefinitionError: Rule(
+        _Code.DATA_LOSS,
+        ErrorReason.ERROR_REASON_DEFINITION_UNREADABLE,
+        lambda error: _resource("amends.v1.SagaDefinition", error.resource, error),
     ),
     SagaIdInUseError: Rule(
         _Code.ALREADY_EXISTS,

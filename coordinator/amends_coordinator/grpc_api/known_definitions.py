@@ -10,7 +10,9 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from amends_coordinator.core.ids import DefinitionVersion
+from amends_coordinator.definitions.errors import DescriptorError
 from amends_coordinator.grpc_api.errors import DefinitionNotFoundError
+from amends_coordinator.ports.ledger import UnreadableDefinitionError
 
 if TYPE_CHECKING:
     from amends_coordinator.core.definition import StoredDefinition
@@ -36,6 +38,7 @@ class KnownDefinitions:
 
         Raises:
             DefinitionNotFoundError: there is none.
+            UnreadableDefinitionError: it is damaged.
             LedgerUnavailableError: it isn't known here, and the ledger can't be asked.
         """
         known = self._versions.get((name, version)) if version else self._defaults.get(name)
@@ -51,8 +54,15 @@ class KnownDefinitions:
         return self.compiled(await self.get(saga.saga.plan.name, saga.saga.plan.version))
 
     def compiled(self, stored: StoredDefinition) -> CompiledDefinition:
-        """A definition ready to run."""
-        return self._catalog.compiled(stored)
+        """A definition ready to run.
+
+        Raises:
+            UnreadableDefinitionError: it is damaged.
+        """
+        try:
+            return self._catalog.compiled(stored)
+        except DescriptorError as error:
+            raise UnreadableDefinitionError(stored.name, stored.version, str(error)) from error
 
     def registered(self, stored: StoredDefinition) -> None:
         """Tell that a definition is in the ledger; registering known content again moves nothing."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.message import DecodeError
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from amends.v1 import operator_service_pb2, registry_service_pb2, saga_definition_pb2, saga_pb2
@@ -12,6 +13,7 @@ from amends_coordinator.core.saga import idempotency_key
 from amends_coordinator.core.states import DeadLetterReason, Direction, IntentState, Outcome, Resolution, SagaState
 from amends_coordinator.definitions.keys import key_uuid
 from amends_coordinator.engine.connections import connection_message
+from amends_coordinator.ports.ledger import UnreadableDefinitionError
 from amends_coordinator.ports.repairs import FoundLetter
 
 if TYPE_CHECKING:
@@ -120,8 +122,15 @@ def saga_with_dead_letters(stored: StoredSaga, definition: CompiledDefinition) -
 
 
 def definition_message(stored: StoredDefinition) -> saga_definition_pb2.SagaDefinition:
-    """A definition as stored, with what the ledger knows of it."""
-    message = saga_definition_pb2.SagaDefinition.FromString(stored.content)
+    """A definition as stored, with what the ledger knows of it.
+
+    Raises:
+        UnreadableDefinitionError: it is damaged.
+    """
+    try:
+        message = saga_definition_pb2.SagaDefinition.FromString(stored.content)
+    except DecodeError as error:
+        raise UnreadableDefinitionError(stored.name, stored.version, str(error)) from error
     message.name = stored.name
     message.version = stored.version
     message.create_time.CopyFrom(_stamp(stored.created_time))

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import structlog
 
 from amends.v1 import saga_service_pb2 as pb
 from amends_coordinator.core.ids import Instant
 from amends_coordinator.grpc_api.mapping import STATES_BY_NUMBER, saga_summary
 from amends_coordinator.grpc_api.validation import NAME, VERSION, saga_page_token
+from amends_coordinator.ports.ledger import UnreadableDefinitionError
 from amends_coordinator.ports.listing import SagaFilter, Span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from amends.v1 import saga_pb2
+    from amends_coordinator.core.ids import StepName
     from amends_coordinator.core.states import SagaState
     from amends_coordinator.grpc_api.known_definitions import KnownDefinitions
     from amends_coordinator.grpc_api.validation import Checks
-    from amends_coordinator.ports.ledger import Ledger
+    from amends_coordinator.ports.ledger import Ledger, StoredSaga
     from amends_coordinator.ports.listing import Position, ServedBy
 
     _Earliest = Literal["earliest_create_time", "earliest_update_time"]
@@ -29,6 +34,9 @@ PIECE = 100
 
 PAGE_LIMIT_BYTES = 1_048_576
 """A page that has grown to this ends early, so that it fits into what clients take by default (4 MiB)."""
+
+
+_log: Any = structlog.get_logger(__name__)  # structlog's loggers are untyped proxies
 
 
 class Wanted(NamedTuple):
@@ -90,15 +98,26 @@ async def saga_page(
         following = piece.next
         for number, stored in enumerate(piece.sagas, start=1):
             done = piece.steps_done.get(stored.saga.id, frozenset())
-            message = saga_summary(stored, await definitions.of(stored), steps_done=done)
-            page.sagas.append(message)
-            page_bytes += message.ByteSize()
+            message = await _summary(stored, definitions, done)
+            if message is not None:
+                page.sagas.append(message)
+                page_bytes += message.ByteSize()
             if page_bytes >= PAGE_LIMIT_BYTES:
                 is_short = True
                 following = piece.next if number == len(piece.sagas) else (stored.saga.created_time, stored.saga.id)
                 break
     page.next_page_token = saga_page_token(following, asked.fingerprint)
     return page
+
+
+async def _summary(
+    stored: StoredSaga, definitions: KnownDefinitions, steps_done: frozenset[StepName]
+) -> saga_pb2.Saga | None:
+    try:
+        return saga_summary(stored, await definitions.of(stored), steps_done=steps_done)
+    except UnreadableDefinitionError as error:
+        _log.error("saga left out of a list", saga_id=stored.saga.id, error=str(error))
+        return None
 
 
 def _states(checks: Checks, numbers: Iterable[int]) -> frozenset[SagaState]:

@@ -5,10 +5,14 @@ set by anything that isn't 0.)
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Boolean, Integer, LargeBinary, String
+
+_BROKEN = re.compile("[\ud800-\udfff]")
+"""What bytes that are no UTF-8 are read as."""
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,8 +30,12 @@ def require_kinds(table: Table, rows: Iterable[RowMapping]) -> None:
     for row in rows:
         for name, kind in kinds.items():
             value = row[name]
-            if type(value) is not kind and value is not None:
+            if value is None:
+                continue
+            if type(value) is not kind:
                 raise TypeError(f"{table.name}.{name} is {type(value).__name__}, not {kind.__name__}")
+            if isinstance(value, str) and not value.isascii() and _BROKEN.search(value):
+                raise TypeError(f"{table.name}.{name} is no UTF-8")
 
 
 @cache

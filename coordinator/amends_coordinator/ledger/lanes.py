@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from amends_coordinator.core.ids import Instant
 from amends_coordinator.core.states import SagaState
+from amends_coordinator.ledger.damage import FIRST_INSTANT, LAST_INSTANT
 from amends_coordinator.ledger.list_statements import STATES
 
 if TYPE_CHECKING:
@@ -27,10 +27,6 @@ if TYPE_CHECKING:
 
 MOST_DEFINITIONS = 32
 """A participant that serves more definitions is looked for along all sagas."""
-
-FIRST_INSTANT = Instant(-62_135_596_800_000_000)
-LAST_INSTANT = Instant(253_402_300_799_999_999)
-"""What databases know of time: the years 1 to 9999."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

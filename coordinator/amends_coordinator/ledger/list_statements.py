@@ -23,6 +23,7 @@ from sqlalchemy import (
 
 from amends_coordinator.core.states import SagaState
 from amends_coordinator.ledger import schema
+from amends_coordinator.ledger.damage import is_sound
 from amends_coordinator.ledger.instants import InstantType
 
 if TYPE_CHECKING:
@@ -97,24 +98,30 @@ _READ_BY_CONDITIONS = (
 
 
 @lru_cache(CACHED)
-def rows(index: str, *, is_below: bool, is_since: bool) -> Select[*tuple[Any, ...]]:
+def rows(index: str, *, is_below: bool, is_since: bool, sound: str) -> Select[*tuple[Any, ...]]:
     """The positions of an index's rows, newest first: `size` of them, behind the first `skipped`. They begin below a
-    position (`below_time`, `below_id`) and go down to an instant (`since`), if they do.
+    position (`below_time`, `below_id`) and go down to an instant (`since`), if they do. `sound`: see `damage`.
     """
-    return _rows(index, (), is_below=is_below, is_since=is_since).offset(bindparam("skipped", type_=Integer()))
+    return _rows(index, (), is_below=is_below, is_since=is_since, sound=sound).offset(
+        bindparam("skipped", type_=Integer())
+    )
 
 
 @lru_cache(CACHED)
-def judged(index: str, shapes: tuple[Shape, ...], *, is_below: bool, is_since: bool) -> Select[*tuple[Any, ...]]:
+def judged(
+    index: str, shapes: tuple[Shape, ...], *, is_below: bool, is_since: bool, sound: str
+) -> Select[*tuple[Any, ...]]:
     """The same, of which only those come that fulfil the conditions (`is_wanted`), and the last one (`number` is then
     `size`).
     """
     of, size = INDEXES[index], bindparam("size", type_=Integer())
     if of.table is _saga:
-        found: FromClause = _rows(index, _READ_BY_CONDITIONS, is_below=is_below, is_since=is_since).subquery()
+        found: FromClause = _rows(
+            index, _READ_BY_CONDITIONS, is_below=is_below, is_since=is_since, sound=sound
+        ).subquery()
         columns, asked = found.c, found
     else:
-        found = _rows(index, (), is_below=is_below, is_since=is_since).subquery()
+        found = _rows(index, (), is_below=is_below, is_since=is_since, sound=sound).subquery()
         columns, asked = _saga.c, found.join(_saga, _saga.c.id == found.c.id)
     each = (
         select(
@@ -138,13 +145,17 @@ def written_count() -> Select[*tuple[Any, ...]]:
     return select(func.count()).select_from(hinted.subquery())
 
 
-def _rows(index: str, further: tuple[str, ...], *, is_below: bool, is_since: bool) -> Select[*tuple[Any, ...]]:
+def _rows(
+    index: str, further: tuple[str, ...], *, is_below: bool, is_since: bool, sound: str
+) -> Select[*tuple[Any, ...]]:
     of = INDEXES[index]
     table = of.table.c
     columns = (table.created_time, table[of.id_name].label("id"), *(table[name] for name in further))
     found = select(*columns).where(*of.where).with_hint(of.table, f"INDEXED BY {index}", "sqlite")
     created_time: ColumnElement[Any] = table.created_time
     saga_id: ColumnElement[Any] = table[of.id_name]
+    if sound:
+        found = found.where(is_sound(created_time, sound))
     if of.is_sorted_here:
         # Without an order inside, a database has no reason to take the index that gives the order, and to go through
         # all of it for the few rows that were written in the window.

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from amends_coordinator.core.ids import Instant, SagaId
 from amends_coordinator.ledger import lanes, list_statements
+from amends_coordinator.ledger.damage import ANYHOW
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -75,21 +76,24 @@ class _Bounds(NamedTuple):
         return _Bounds(start if self.below is None else min(self.below, start), self.since)
 
 
-def find(connection: Connection, wanted: SagaFilter, *, limit: int, before: Position | None) -> Found:
-    """Where the sagas of a page stand."""
+def find(
+    connection: Connection, wanted: SagaFilter, *, limit: int, before: Position | None, sound: str = ANYHOW
+) -> Found:
+    """Where the sagas of a page stand. `sound`: see `damage`."""
     latest = wanted.latest_created_time
     everything = _Bounds(before, wanted.created.earliest)
     bounds = everything if latest is None else everything.leap((latest, SagaId("")))
-    return _Walk(connection, wanted, limit).page(bounds) if wanted.possible_states else Found([], None)
+    return _Walk(connection, wanted, limit, sound).page(bounds) if wanted.possible_states else Found([], None)
 
 
 class _Walk:
     """The search for one page."""
 
-    def __init__(self, connection: Connection, wanted: SagaFilter, limit: int) -> None:
+    def __init__(self, connection: Connection, wanted: SagaFilter, limit: int, sound: str) -> None:
         self._connection = connection
         self._wanted = wanted
         self._limit = limit
+        self._sound = sound
         self._conditions = lanes.conditions(wanted)
         self._visits_left = MOST_VISITS
 
@@ -155,7 +159,7 @@ class _Walk:
     def _rows(self, lane: Lane, bounds: _Bounds, *, size: int, skipped: int = 0) -> list[Position]:
         """The positions of a lane's rows."""
         statement = list_statements.rows(
-            lane.index, is_below=bounds.below is not None, is_since=bounds.since is not None
+            lane.index, is_below=bounds.below is not None, is_since=bounds.since is not None, sound=self._sound
         )
         values = {**lane.values, **bounds.values, "size": size, "skipped": skipped}
         return [(created_time, saga_id) for created_time, saga_id in self._connection.execute(statement, values)]
@@ -182,7 +186,11 @@ class _Walk:
         asked = {name: value for condition in remaining for name, value in condition.values.items()}
         while True:
             statement = list_statements.judged(
-                lane.index, shapes, is_below=bounds.below is not None, is_since=bounds.since is not None
+                lane.index,
+                shapes,
+                is_below=bounds.below is not None,
+                is_since=bounds.since is not None,
+                sound=self._sound,
             )
             values = {**lane.values, **asked, **bounds.values, "size": size}
             rows = self._connection.execute(statement, values).all()

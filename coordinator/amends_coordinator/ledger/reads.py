@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 from sqlalchemy import Select, bindparam, func, literal, select, tuple_
-from sqlalchemy.exc import DataError, DBAPIError, SQLAlchemyError
 
 from amends_coordinator.core.ids import SagaId, StepName
 from amends_coordinator.core.saga import STEP_DONE
 from amends_coordinator.core.states import Direction, SagaState
 from amends_coordinator.ledger import listing, schema, values
+from amends_coordinator.ledger.damage import among_sound, is_sound, problem_of
 from amends_coordinator.ledger.instants import InstantType
 from amends_coordinator.ledger.kinds import require_kinds
 from amends_coordinator.ports.ledger import (
@@ -21,6 +21,7 @@ from amends_coordinator.ports.ledger import (
     Page,
     ParticipantRow,
     StoredSaga,
+    UnreadableDefinitionError,
     UnreadableSagaError,
 )
 
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
 
 CHUNK = 500
 """Sagas per query at most."""
-
-BROKEN_TEXT = "Could not decode to UTF-8"
-"""How Python says that a text of SQLite is none: by the same exception as a file that can't be read."""
 
 _log: Any = structlog.get_logger(__name__)  # structlog's loggers are untyped proxies
 
@@ -74,14 +72,10 @@ def _in_halves(ids: Sequence[SagaId], read: Callable[[Sequence[SagaId]], Reading
     """
     try:
         return read(ids)
-    except DBAPIError as error:
-        problem = str(error.orig)
-        if not (isinstance(error, DataError) or BROKEN_TEXT in problem):
+    except Exception as error:  # somebody's hand may have written anything
+        problem = problem_of(error)
+        if problem is None:
             raise
-    except SQLAlchemyError:
-        raise
-    except Exception as error:  # noqa: BLE001 - somebody's hand may have written anything
-        problem = repr(error)
     if len(ids) == 1:
         return {ids[0]: _damaged(ids[0], problem)}
     middle = len(ids) // 2
@@ -143,7 +137,9 @@ def list_sagas(
     connection: Connection, plans: Plans, wanted: SagaFilter, *, limit: int, before: Position | None
 ) -> Page:
     """One page; see `listing` for how its sagas are found."""
-    positions, following = listing.find(connection, wanted, limit=limit, before=before)
+    positions, following = among_sound(
+        connection, "sagas", lambda sound: listing.find(connection, wanted, limit=limit, before=before, sound=sound)
+    )
     ids = [saga_id for _, saga_id in positions]
     found: dict[SagaId, StoredSaga] = {}
     for saga_id, stored in _in_parts(ids, lambda part: _summaries(connection, part, plans)).items():
@@ -193,22 +189,44 @@ def count_by_state(connection: Connection) -> dict[SagaState, int]:
 
 
 def get_definition(connection: Connection, name: str, version: DefinitionVersion | None) -> StoredDefinition | None:
-    """A definition by name and version, or the newest by name."""
+    """A definition by name and version, or the newest by name.
+
+    Raises:
+        UnreadableDefinitionError: it is damaged.
+    """
     table = schema.saga_definition
     statement = select(table).where(table.c.name == name)
     if version is not None:
         statement = statement.where(table.c.version == version)
     newest_first = statement.order_by(table.c.created_time.desc(), table.c.version.desc()).limit(1)
-    row = connection.execute(newest_first).mappings().first()
-    return None if row is None else values.definition(row)
+    try:
+        row = connection.execute(newest_first).mappings().first()
+        if row is not None:
+            require_kinds(table, (row,))
+        return None if row is None else values.definition(row)
+    except Exception as error:
+        problem = problem_of(error)
+        if problem is None:
+            raise
+        raise UnreadableDefinitionError(name, version or "", problem) from error
 
 
 def list_definitions(
     connection: Connection, *, limit: int, before: tuple[Instant, str, DefinitionVersion] | None
 ) -> DefinitionPage:
     """One page. What is sorted are keys: contents are big, and only those of the page are read."""
+    return among_sound(
+        connection, "definitions", lambda sound: _list_definitions(connection, limit=limit, before=before, sound=sound)
+    )
+
+
+def _list_definitions(
+    connection: Connection, *, limit: int, before: tuple[Instant, str, DefinitionVersion] | None, sound: str
+) -> DefinitionPage:
     table = schema.saga_definition
     keys = select(table.c.created_time, table.c.name, table.c.version)
+    if sound:
+        keys = keys.where(is_sound(table.c.created_time, sound))
     if before is not None:
         position = tuple_(literal(before[0], InstantType()), literal(before[1]), literal(before[2]))
         keys = keys.where(tuple_(table.c.created_time, table.c.name, table.c.version) < position)

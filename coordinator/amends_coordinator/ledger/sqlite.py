@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,12 @@ _SQLITE_REASONS = {
     "SQLITE_NOTADB": "the file is not a SQLite database",
     "SQLITE_READONLY": "the file is not writable",
 }
+
+
+_TEXT = partial(str, encoding="utf-8", errors="surrogateescape")
+"""Makes a text of its bytes. SQLite keeps whatever is put into a column, and by itself Python ends a whole question at
+bytes that are no UTF-8: one such value would keep the sagas of everybody else from being claimed.
+"""
 
 
 class _Compiler(SQLiteCompiler):
@@ -193,6 +200,7 @@ class SqliteDialect:
         connection.execute("PRAGMA cache_size = -16384")  # a list walks through indexes of big files again and again
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
+        connection.text_factory = _TEXT
         connection.isolation_level = None  # transactions begin and end where this module says so
         connection.execute(f"PRAGMA busy_timeout = {self._busy_timeout_ms}")
         connection.execute("PRAGMA foreign_keys = ON")

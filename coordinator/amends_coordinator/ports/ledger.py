@@ -65,6 +65,17 @@ class UnreadableSagaError(LedgerError):
     """The saga is stored, but this release can't make sense of it. Only a person can; other sagas are not affected."""
 
 
+class UnreadableDefinitionError(LedgerError):
+    """The definition is stored, but this release can't make sense of it. Mend its row; others are not affected."""
+
+    def __init__(self, name: str, version: str, problem: str) -> None:
+        self.resource = f"{name} {version}".rstrip()
+        super().__init__(
+            f"saga definition {self.resource} is stored, but this release can't read it ({problem}): mend its row with "
+            "SQL, or run the release that wrote it"
+        )
+
+
 class UnknownPlanError(UnreadableSagaError):
     """A stored saga names a definition that the ledger doesn't have, or whose content gives no plan."""
 

@@ -115,6 +115,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION: the target of a static participant did not tell what it serves: it can't be reached, or has no
     server reflection, or tells too much; the message says which. Nothing was changed. Send its descriptors, or try again.
     """
+    ERROR_REASON_DEFINITION_UNREADABLE: _ErrorReason.ValueType  # 28
+    """DATA_LOSS: the definition is stored, but this release can't make sense of it; `ResourceInfo` names it. Its sagas hold
+    still, others are not affected. Mend its row with SQL, or run the release that wrote it.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a request was refused. The value's name without `ERROR_REASON_` stands in `ErrorInfo.reason`."""
@@ -211,5 +215,9 @@ Choose another name, or take the one that is there out first.
 ERROR_REASON_PARTICIPANT_NOT_DESCRIBED: ErrorReason.ValueType  # 27
 """FAILED_PRECONDITION: the target of a static participant did not tell what it serves: it can't be reached, or has no
 server reflection, or tells too much; the message says which. Nothing was changed. Send its descriptors, or try again.
+"""
+ERROR_REASON_DEFINITION_UNREADABLE: ErrorReason.ValueType  # 28
+"""DATA_LOSS: the definition is stored, but this release can't make sense of it; `ResourceInfo` names it. Its sagas hold
+still, others are not affected. Mend its row with SQL, or run the release that wrote it.
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

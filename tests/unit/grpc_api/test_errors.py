@@ -30,6 +30,7 @@ from amends_coordinator.ports.ledger import (
     LedgerUnavailableError,
     NodeFencedError,
     UnknownPlanError,
+    UnreadableDefinitionError,
     WriteRefusedError,
 )
 
@@ -43,6 +44,7 @@ CASES = [
     (PayloadError("not that type"), "INVALID_ARGUMENT", "INVALID_PAYLOAD", "BadRequest"),
     (SagaNotFoundError("s-1"), "NOT_FOUND", "SAGA_NOT_FOUND", "ResourceInfo"),
     (DefinitionNotFoundError("order", ""), "NOT_FOUND", "DEFINITION_NOT_FOUND", "ResourceInfo"),
+    (UnreadableDefinitionError("order", "", "why"), "DATA_LOSS", "DEFINITION_UNREADABLE", "ResourceInfo"),
     (UnknownParticipantError("payments"), "NOT_FOUND", "PARTICIPANT_NOT_FOUND", "ResourceInfo"),
     (SagaIdInUseError("s-1", "input"), "ALREADY_EXISTS", "SAGA_ID_IN_USE", "ResourceInfo"),
     (DescriptorConflictError(["a", "b"]), "FAILED_PRECONDITION", "DESCRIPTOR_CONFLICT", "PreconditionFailure"),

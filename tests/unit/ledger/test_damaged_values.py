@@ -30,6 +30,9 @@ OF_CALLS = {
 }
 OF_THE_ROW = {
     "a text that is none": "UPDATE saga SET failure_message = CAST(x'ff' AS TEXT)",
+    "a state that is no text": "UPDATE saga SET state = CAST(x'ff' AS TEXT)",
+    "a place that is no text": "UPDATE saga SET waits_for = CAST(x'ff' AS TEXT)",
+    "a name that is no text": "UPDATE saga SET definition_name = CAST(x'ff' AS TEXT)",
     "bytes for a text": "UPDATE saga SET traceparent = x'ff'",
     "a number for a time": "UPDATE saga SET failure_time = 7",
     "a time that is none": "UPDATE saga SET deadline_time = '0 o''clock'",
@@ -54,6 +57,7 @@ async def test_a_damaged_value_is_one_saga_that_cannot_be_read(tmp_path: Path, d
     assert [stored.saga.id for stored in claimed] == ["fine", "good"]
     with pytest.raises(UnreadableSagaError, match="saga bad can't be read by this release"):
         await ledger.load(SagaId("bad"))
+    await ledger.count_by_state()
     listed = {stored.saga.id for stored in (await ledger.list_sagas(SagaFilter(), limit=10, before=None)).sagas}
     assert {"fine", "good"} <= listed
     (found,) = (await ledger.list_dead_letters(LetterFilter(), limit=10, after=None)).letters
