@@ -57,6 +57,8 @@ class OperatorService:
             method=request.method,
             closed_too=request.closed_too,
         )
+        if "\0" in request.method:
+            checks.fault("method", "has a NUL character, which no method's name has")
         size = checks.page_size("page_size", request.page_size)
         position = checks.text_page_token("page_token", request.page_token)
         checks.raise_if_any()

@@ -206,7 +206,7 @@ class Checks:
             return None
         instant, _, rest = _decoded(token).partition("/")
         saga_id, _, of_filters = rest.partition("/")
-        if not re.fullmatch(r"[0-9]{1,18}", instant) or not SAGA_ID.fullmatch(saga_id):
+        if not _is_instant(instant) or not SAGA_ID.fullmatch(saga_id):
             self.fault(path, "is no token that this list has answered; leave it empty for the first page")
             return None
         if of_filters != fingerprint:
@@ -218,7 +218,7 @@ class Checks:
         if not token:
             return None
         instant, _, text = _decoded(token).partition("/")
-        if not re.fullmatch(r"[0-9]{1,18}", instant) or not text:
+        if not _is_instant(instant) or not text or "\0" in text:
             self.fault(path, "is no token that this list has answered; leave it empty for the first page")
             return None
         return Instant(int(instant)), text
@@ -229,7 +229,7 @@ class Checks:
             return None
         instant, _, rest = _decoded(token).partition("/")
         name, _, version = rest.partition("/")
-        if not (re.fullmatch(r"[0-9]{1,18}", instant) and NAME.fullmatch(name) and VERSION.fullmatch(version)):
+        if not (_is_instant(instant) and NAME.fullmatch(name) and VERSION.fullmatch(version)):
             self.fault(path, "is no token that this list has answered; leave it empty for the first page")
             return None
         return Instant(int(instant)), name, DefinitionVersion(version)
@@ -265,6 +265,11 @@ def definition_page_token(position: tuple[Instant, str, DefinitionVersion] | Non
 def encoded_token(text: str) -> str:
     """A text as an opaque token: clients hand it back, they don't read it."""
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _is_instant(text: str) -> bool:
+    """Whether a token's instant is one that a list may have answered."""
+    return re.fullmatch(r"[0-9]{1,18}", text) is not None and int(text) < (LAST_SECOND + 1) * 1_000_000
 
 
 def _decoded(token: str) -> str:

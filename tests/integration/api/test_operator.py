@@ -46,13 +46,14 @@ async def test_every_malformed_field_is_named(served: Served) -> None:
     terminating = await refused(served.operator.TerminateSaga(pb.TerminateSagaRequest(saga_id="a b")))
     assert set(terminating.paths) == {"saga_id", "reason"}
     unknown = [cast("saga_pb2.DeadLetter.Reason.ValueType", number) for number in (0, 99)]
-    listing = pb.ListDeadLettersRequest(saga_id="a b", page_size=-1, page_token="%", reasons=unknown)
+    listing = pb.ListDeadLettersRequest(saga_id="a b", page_size=-1, page_token="%", reasons=unknown, method="\0")
     assert set((await refused(served.operator.ListDeadLetters(listing))).paths) == {
         "saga_id",
         "page_size",
         "page_token",
         "reasons[0]",
         "reasons[1]",
+        "method",
     }
     aborting = await refused(served.sagas.AbortSaga(AbortSagaRequest(saga_id="s", reason=long)))
     assert aborting.paths == ("reason",)

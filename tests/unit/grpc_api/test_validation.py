@@ -166,3 +166,13 @@ def test_tokens_of_another_list_are_refused() -> None:
     assert paths(lambda checks: checks.saga_page_token("page_token", encoded_token("payments"), "")) == ["page_token"]
     assert paths(lambda checks: checks.name_page_token("page_token", encoded_token("12/a"))) == ["page_token"]
     assert Checks().name_page_token("page_token", encoded_token("payments")) == "payments"
+
+
+@pytest.mark.parametrize("instant", ["253402300799000000", "999999999999999999"])
+def test_tokens_of_no_time_that_databases_know_are_refused(instant: str) -> None:
+    """A forged token is the client's fault: asking a database would look like an outage, and be tried again."""
+    version = "0" * 16
+    assert paths(lambda checks: checks.saga_page_token("t", encoded_token(f"{instant}/s/f"), "f")) == ["t"]
+    assert paths(lambda checks: checks.text_page_token("t", encoded_token(f"{instant}/s"))) == ["t"]
+    assert paths(lambda checks: checks.definition_page_token("t", encoded_token(f"{instant}/a/{version}"))) == ["t"]
+    assert paths(lambda checks: checks.text_page_token("t", encoded_token("1/a\0b"))) == ["t"]
