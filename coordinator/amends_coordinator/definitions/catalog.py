@@ -43,6 +43,7 @@ class Catalog:
         self._kept: OrderedDict[tuple[str, DefinitionVersion], CompiledDefinition] = OrderedDict()
         self._schemas: WeakValueDictionary[str, Schema] = WeakValueDictionary()
         self._lock = threading.Lock()
+        self._compiling = threading.Lock()
 
     def compiled(self, stored: StoredDefinition) -> CompiledDefinition:
         """The compiled form of a stored definition.
@@ -50,27 +51,35 @@ class Catalog:
         Raises:
             DescriptorError: the stored bytes are not a resolved definition of this release.
         """
-        key = (stored.name, stored.version)
-        with self._lock:
-            found = self._kept.get(key)
+        found = self.find(stored.name, stored.version)
+        if found is not None:
+            return found
+        # Whoever asks for what is kept never waits for this: a large schema takes its time, and the event loop asks.
+        with self._compiling:
+            found = self.find(stored.name, stored.version)
             if found is None:
                 schema = self._schema(parse_definition(stored).descriptors)
                 found = compile_definition(stored, ledger_name=self._ledger_name, schema=schema)
-                self._kept[key] = found
-                if len(self._kept) > self._capacity:
-                    self._kept.popitem(last=False)
-            else:
-                self._kept.move_to_end(key)
+                self._keep(stored, found)
             return found
 
     def find(self, name: str, version: DefinitionVersion) -> CompiledDefinition | None:
         """The compiled form of a definition if it is kept; None where it has to be read and compiled again."""
         with self._lock:
-            return self._kept.get((name, version))
+            found = self._kept.get((name, version))
+            if found is not None:
+                self._kept.move_to_end((name, version))
+            return found
 
     def plan(self, stored: StoredDefinition) -> Plan:
         """The plan of a stored definition. Raises what `compiled` raises."""
         return self.compiled(stored).plan
+
+    def _keep(self, stored: StoredDefinition, compiled: CompiledDefinition) -> None:
+        with self._lock:
+            self._kept[stored.name, stored.version] = compiled
+            if len(self._kept) > self._capacity:
+                self._kept.popitem(last=False)
 
     def _schema(self, descriptors: FileDescriptorSet) -> Schema:
         digest = set_digest(descriptors)

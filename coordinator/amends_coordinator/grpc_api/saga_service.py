@@ -74,6 +74,7 @@ class SagaService:
         self._clock = clock
         self._ledger_name = ledger_name
         self._payload_limit_bytes = payload_limit_bytes
+        self._resolving = asyncio.Lock()
         self._starting: set[asyncio.Task[Started]] = set()
 
     async def RegisterSagaDefinition(
@@ -84,10 +85,11 @@ class SagaService:
         if not request.HasField("definition"):
             checks.fault("definition", "is required")
         checks.raise_if_any()
-        # In a thread: a definition may bring many files, and other requests go on meanwhile.
-        candidate = await asyncio.to_thread(
-            self._resolved, request.definition, tuple(self._registry.schemas().values())
-        )
+        # In a thread, and one after the other: a definition may bring many files, and other requests go on meanwhile.
+        async with self._resolving:
+            candidate = await asyncio.to_thread(
+                self._resolved, request.definition, tuple(self._registry.schemas().values())
+            )
         stored = await self._ledger.put_definition(candidate)
         self._definitions.registered(stored)
         return pb.RegisterSagaDefinitionResponse(definition=definition_message(stored))

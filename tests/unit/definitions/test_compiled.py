@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,6 +30,9 @@ from tests.unit.definitions.samples import (
     saga,
     stored,
 )
+
+if TYPE_CHECKING:
+    from amends_coordinator.definitions.compiled import CompiledDefinition
 
 BOOK, PAY, TELL = StepName("book"), StepName("pay"), StepName("tell")
 
@@ -282,6 +289,42 @@ def test_the_catalog_keeps_what_was_used_last() -> None:
     catalog.compiled(third)
     assert catalog.compiled(first) is kept
     assert catalog.plan(second) == compile_definition(second).plan
+
+
+@dataclass(frozen=True)
+class SlowToRead:
+    """A stored definition whose content takes a while."""
+
+    of: StoredDefinition
+    asked: threading.Event
+    may_go_on: threading.Event
+    name: str = "slow"
+    version: str = "later"
+
+    @property
+    def content(self) -> bytes:
+        """The content, once it may be had."""
+        self.asked.set()
+        assert self.may_go_on.wait(timeout=30)
+        return self.of.content
+
+
+def test_nobody_waits_for_another_definition_to_be_compiled() -> None:
+    """L2: the event loop asks for what is kept at every event, also while a large schema is compiled in a thread."""
+    catalog = Catalog()
+    kept = catalog.compiled(stored(registered(definition())))
+    slow = SlowToRead(stored(registered(definition())), threading.Event(), threading.Event())
+    compiling = threading.Thread(target=lambda: catalog.compiled(cast("StoredDefinition", slow)), daemon=True)
+    compiling.start()
+    assert slow.asked.wait(timeout=30)
+    found: list[CompiledDefinition | None] = []
+    asking = threading.Thread(target=lambda: found.append(catalog.find(kept.name, kept.version)), daemon=True)
+    asking.start()
+    asking.join(timeout=10)
+    assert found == [kept]
+    slow.may_go_on.set()
+    compiling.join(timeout=30)
+    assert catalog.find(slow.name, DefinitionVersion(slow.version)) is not None
 
 
 @pytest.mark.parametrize(
