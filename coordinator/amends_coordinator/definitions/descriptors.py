@@ -11,6 +11,7 @@ at them.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from google.protobuf import descriptor_pb2, duration_pb2
@@ -31,6 +32,14 @@ if TYPE_CHECKING:
 
 GOOGLE_FILES = "google/protobuf/"
 ANNOTATIONS_FILE = annotations_pb2.DESCRIPTOR.name
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprints:
+    """What a participant holds, to be compared: digests by file name, and (digest, file name) by full name."""
+
+    files: Mapping[str, bytes]
+    symbols: Mapping[str, tuple[bytes, str]]
 
 
 def is_of_a_library(file_name: str) -> bool:
@@ -172,48 +181,47 @@ def services_of(files: FileDescriptorSet) -> frozenset[str]:
     )
 
 
-def conflicts(announced_by_others: Mapping[str, FileDescriptorSet], new: FileDescriptorSet) -> list[str]:
+def conflicts(announced_by_others: Mapping[str, Fingerprints], new: Fingerprints) -> list[str]:
     """What a newly announced schema contradicts: a file or full name that another participant holds with other content.
 
     Args:
-        announced_by_others: the schemas of the other participants, by the participants' names.
-        new: the schema that is announced.
+        announced_by_others: what the other participants hold, by the participants' names.
+        new: what is announced.
 
     Returns:
         One sentence for each contradiction; empty: none.
-
-    Raises:
-        DescriptorError: the new files aren't readable.
     """
-    require_readable(new)
-    new_files, new_symbols = _fingerprints(new)
     found: list[str] = []
-    for participant, files in sorted(announced_by_others.items()):
-        held_files, held_symbols = _fingerprints(files)
-        clashing = {name for name, digest in new_files.items() if held_files.get(name, digest) != digest}
+    for participant, held in sorted(announced_by_others.items()):
+        clashing = {name for name, digest in new.files.items() if held.files.get(name, digest) != digest}
         found += (
             f"file {quote(name)} has other content at participant {quote(participant)}" for name in sorted(clashing)
         )
         found += (
             f"{quote(name)} is defined otherwise at participant {quote(participant)}"
-            for name, (digest, file) in sorted(new_symbols.items())
-            if file not in clashing and held_symbols.get(name, (digest, file))[0] != digest
+            for name, (digest, file) in sorted(new.symbols.items())
+            if file not in clashing and held.symbols.get(name, (digest, file))[0] != digest
         )
     return found
 
 
-def _fingerprints(files: FileDescriptorSet) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
-    """Digests by file name, and (digest, file name) by full name."""
-    of_files: dict[str, str] = {}
-    of_symbols: dict[str, tuple[str, str]] = {}
+def fingerprints_of(files: FileDescriptorSet) -> Fingerprints:
+    """What a participant holds. Large files take a tenth of a second, so whoever compares more than once keeps it.
+
+    Raises:
+        DescriptorError: they aren't readable.
+    """
+    require_readable(files)
+    of_files: dict[str, bytes] = {}
+    of_symbols: dict[str, tuple[bytes, str]] = {}
     for file in files.file:
         if is_of_a_library(file.name):
             continue
         canonical = comparable_file(file)
-        of_files[file.name] = hashlib.sha256(_bytes(canonical)).hexdigest()
+        of_files[file.name] = hashlib.sha256(_bytes(canonical)).digest()
         for full_name, symbol in symbols_of(canonical):
-            of_symbols[full_name] = (hashlib.sha256(_bytes(symbol)).hexdigest(), file.name)
-    return of_files, of_symbols
+            of_symbols[full_name] = (hashlib.sha256(_bytes(symbol)).digest(), file.name)
+    return Fingerprints(of_files, of_symbols)
 
 
 def _file(name: str, wanted_by: str, files: Mapping[str, FileDescriptorProto]) -> FileDescriptorProto:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from amends_coordinator.core.ids import Instant
+from amends_coordinator.definitions.descriptors import Fingerprints, fingerprints_of
 from amends_coordinator.engine.announcements import Announced, StaticParticipant
 from amends_coordinator.engine.connections import connection_from_bytes
 from amends_coordinator.ports.ledger import InstanceRow, ParticipantRow
@@ -31,6 +32,7 @@ class KnownParticipants:
         self._instances: dict[str, dict[str, InstanceRow]] = {}
         self._by_service: dict[str, tuple[InstanceRow, ...]] = {}
         self._schemas: dict[str, FileDescriptorSet] = {}
+        self._fingerprints: dict[str, Fingerprints] = {}
 
     def get(self, name: str) -> ParticipantRow | None:
         """The participant of this name."""
@@ -45,9 +47,15 @@ class KnownParticipants:
         ordered = sorted(self._schemas, key=lambda name: (not self.lives(name, now), name))
         return {name: self._schemas[name] for name in ordered}
 
-    def living_schemas(self, now: Instant) -> dict[str, FileDescriptorSet]:
-        """The descriptors of every participant with a living instance, by its name."""
-        return {name: schema for name, schema in self._schemas.items() if self.lives(name, now)}
+    def living_fingerprints(self, now: Instant) -> dict[str, Fingerprints]:
+        """What every participant with a living instance holds, by its name. Made once, or the announcements that come
+        together after a stop would take a time that grows with the square of their number.
+        """
+        living = [name for name in self._schemas if self.lives(name, now)]
+        for name in living:
+            if name not in self._fingerprints:
+                self._fingerprints[name] = fingerprints_of(self._schemas[name])
+        return {name: self._fingerprints[name] for name in living}
 
     def instance(self, name: str, instance_id: str) -> InstanceRow | None:
         """One instance of a participant."""
@@ -103,6 +111,7 @@ class KnownParticipants:
         known = self._participants.get(participant.name)
         if known is None or known.descriptors != participant.descriptors:
             self._schemas[participant.name] = FileDescriptorSet.FromString(participant.descriptors)
+            self._fingerprints.pop(participant.name, None)
         self._participants[participant.name] = participant
         if participant.connection is not None:
             instance = _static_instance(participant.name, connection_from_bytes(participant.connection))
@@ -119,6 +128,7 @@ class KnownParticipants:
     def drop(self, name: str) -> None:
         """Forget a participant."""
         self._instances.pop(name, None)
+        self._fingerprints.pop(name, None)
         del self._participants[name], self._schemas[name]
 
     def index(self) -> None:

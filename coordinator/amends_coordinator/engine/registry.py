@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from amends_coordinator.core.ids import Instant
-from amends_coordinator.definitions.descriptors import conflicts
+from amends_coordinator.definitions.descriptors import conflicts, fingerprints_of
 from amends_coordinator.engine.announcements import load_services, steps_services
 from amends_coordinator.engine.connections import connection_to_bytes
 from amends_coordinator.engine.known_participants import STATIC_ID, KnownParticipants
@@ -233,8 +233,8 @@ class Registry:
 
     def _refuse_conflicts(self, name: str, schema: FileDescriptorSet, now: Instant) -> None:
         """Only participants with a living instance count: one that is gone for good must not stand in the way."""
-        others = {other: held for other, held in self._known.living_schemas(now).items() if other != name}
-        if contradictions := conflicts(others, schema):
+        others = {other: held for other, held in self._known.living_fingerprints(now).items() if other != name}
+        if contradictions := conflicts(others, fingerprints_of(schema)):
             raise DescriptorConflictError(contradictions)
 
     def _must_store(self, participant: ParticipantRow, instance: InstanceRow, now: Instant) -> bool:

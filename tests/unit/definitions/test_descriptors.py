@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amends.v1 import annotations_pb2
-from amends_coordinator.definitions.descriptors import conflicts, file_digest, services_of
+from amends_coordinator.definitions.descriptors import conflicts, file_digest, fingerprints_of, services_of
 from amends_coordinator.definitions.errors import DescriptorError
 from amends_coordinator.definitions.registration import Fault, InvalidDefinitionError, resolve
 from amends_coordinator.definitions.schema import Schema
@@ -72,14 +72,14 @@ def test_services_are_listed_by_full_name() -> None:
 
 def test_two_participants_may_share_a_file_only_if_it_is_the_same() -> None:
     """Promise: no two participants hold one name with different content, or tools would read payloads wrongly."""
-    others = {"payments": money("units", "nanos")}
-    assert conflicts(others, money("units", "nanos")) == []
-    assert conflicts(others, money("units", "nanos", name="elsewhere.proto")) == []
-    assert conflicts({}, money("units")) == []
-    assert conflicts(others, money("amount")) == [
+    others = {"payments": fingerprints_of(money("units", "nanos"))}
+    assert conflicts(others, fingerprints_of(money("units", "nanos"))) == []
+    assert conflicts(others, fingerprints_of(money("units", "nanos", name="elsewhere.proto"))) == []
+    assert conflicts({}, fingerprints_of(money("units"))) == []
+    assert conflicts(others, fingerprints_of(money("amount"))) == [
         "file 'common/money.proto' has other content at participant 'payments'"
     ]
-    assert conflicts(others, money("amount", name="elsewhere.proto")) == [
+    assert conflicts(others, fingerprints_of(money("amount", name="elsewhere.proto"))) == [
         "'common.Money' is defined otherwise at participant 'payments'"
     ]
 
@@ -92,7 +92,7 @@ def test_protobufs_own_files_never_conflict() -> None:
     newer = FileDescriptorSet()
     newer.CopyFrom(older)
     newer.file[0].message_type.add(name="FeatureSet")
-    assert conflicts({"payments": older}, newer) == []
+    assert conflicts({"payments": fingerprints_of(older)}, fingerprints_of(newer)) == []
 
 
 def test_our_own_annotations_never_conflict() -> None:
@@ -102,12 +102,7 @@ def test_our_own_annotations_never_conflict() -> None:
     annotations_pb2.DESCRIPTOR.CopyToProto(older.file.add())
     del older.file[0].message_type[0].field[4:]
     assert file_digest(newer.file[0]) != file_digest(older.file[0])
-    assert conflicts({"payments": older}, newer) == []
-
-
-def compare_with_nobody(files: FileDescriptorSet) -> object:
-    """`conflicts` of the only participant."""
-    return conflicts({}, files)
+    assert conflicts({"payments": fingerprints_of(older)}, fingerprints_of(newer)) == []
 
 
 def test_broken_text_in_descriptors_is_refused() -> None:
@@ -116,7 +111,7 @@ def test_broken_text_in_descriptors_is_refused() -> None:
         files = FileDescriptorSet()
         files.CopyFrom(ANNOUNCED)
         files.file[0].MergeFromString(broken)
-        readers: tuple[Callable[[FileDescriptorSet], object], ...] = (services_of, compare_with_nobody)
+        readers: tuple[Callable[[FileDescriptorSet], object], ...] = (services_of, fingerprints_of)
         for read in readers:
             with pytest.raises(DescriptorError, match="file 0 has text that is not UTF-8"):
                 read(files)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
-from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
 from amends_coordinator.core.ids import NodeId
 from amends_coordinator.definitions.catalog import Catalog
@@ -114,6 +115,29 @@ async def test_an_instance_is_found_while_its_lease_holds(bench: Bench) -> None:
     bench.clock.advance(1)
     assert bench.addresses() == []
     assert bench.registry.participants()[0].instances == ()
+
+
+def large_files(name: str) -> FileDescriptorSet:
+    """Files of a participant's own, which take some milliseconds to look at."""
+    file = FileDescriptorProto(name=f"{name}.proto", package=name, syntax="proto3")
+    for number in range(200):
+        message = file.message_type.add(name=f"Message{number}")
+        for field in range(1, 11):
+            message.field.add(name=f"field_{field}", number=field, type=9, label=1)
+    file.service.add(name="Service")
+    return FileDescriptorSet(file=[file])
+
+
+async def test_the_fortieth_announcement_costs_what_the_first_one_does(bench: Bench) -> None:
+    """L2: after a stop all participants come back together, and each is compared with all that are there already."""
+    times_s: list[float] = []
+    for number in range(40):
+        name = f"p{number}"
+        began_s = time.perf_counter()
+        await bench.registry.announce(announcement(name, files=large_files(name), services=(f"{name}.Service",)))
+        times_s.append(time.perf_counter() - began_s)
+    first_s, last_s = sorted(times_s[:9])[4], sorted(times_s[-9:])[4]
+    assert last_s < 3 * first_s
 
 
 async def test_what_a_participant_serves_is_known_while_it_is_away(bench: Bench) -> None:
