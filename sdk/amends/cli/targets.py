@@ -97,20 +97,18 @@ def _at_module_level(module: ModuleType) -> Iterator[tuple[str, Saga[Any, Any]]]
 
 
 def _is_saga(value: object) -> TypeGuard[Saga[Any, Any]]:
-    return isinstance(value, Saga)
+    # Not isinstance: it asks the value for its class, and a lazy object, like Django's settings, then loads what it is.
+    return issubclass(type(value), Saga)
 
 
 def _imported(place: str) -> ModuleType:
     """The module, imported as a program beside it would import it."""
-    path = Path(place)
-    is_file = place.endswith(".py") or "/" in place
-    if is_file and not path.is_file():
-        raise CommandError(f"no such file: {place}", exit_code=USAGE)
+    _require_target(place)
     try:
         # What a module prints when it is imported must not stand in the middle of a report.
         with redirect_stdout(sys.stderr):
-            if is_file:
-                return _imported_file(path.resolve())
+            if _is_file(place):
+                return _imported_file(Path(place).resolve())
             _search_in(Path.cwd())
             return importlib.import_module(place)
     except FAULTS:
@@ -121,9 +119,23 @@ def _imported(place: str) -> ModuleType:
         raise CommandError(*_unguarded(place, f"it ended the process (exit {error.code})"), exit_code=USAGE) from error
     except ModuleNotFoundError as error:
         raise CommandError(*_missing_module(place, error), exit_code=USAGE) from error
+    except ImportError as error:
+        raise CommandError(*_missing_name(f"{place}{_line(error, place)}", error), exit_code=USAGE) from error
     except Exception as error:
         said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise CommandError(*_unguarded(f"{place}{_line(error, place)}", said), exit_code=USAGE) from error
+
+
+def _require_target(place: str) -> None:
+    path = Path(place)
+    if path.is_dir() and (_is_file(place) or not place.strip(".")):
+        raise CommandError(
+            f"{place or '.'} is a folder.",
+            "Name a file in it, or a module: path/to/module.py or package.module.",
+            exit_code=USAGE,
+        )
+    if _is_file(place) and not path.is_file():
+        raise CommandError(f"no such file: {place}", exit_code=USAGE)
 
 
 def _imported_file(path: Path) -> ModuleType:
@@ -149,11 +161,26 @@ def _search_in(folder: Path) -> None:
         sys.path.insert(0, str(folder))
 
 
+def _is_file(place: str) -> bool:
+    return place.endswith(".py") or "/" in place
+
+
 def _line(error: Exception, place: str) -> str:
     """Where in the target an error came up, as ":12"; empty if it was elsewhere."""
-    endings = (Path(place).name, f"{place.rpartition('.')[2]}.py", "__init__.py")
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name in endings]
-    return f":{frames[-1].lineno}" if frames else ""
+    module = f"/{place.replace('.', '/')}"
+    endings = (Path(place).resolve().as_posix(),) if _is_file(place) else (f"{module}.py", f"{module}/__init__.py")
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename).as_posix().endswith(endings)]
+    return f":{lines[-1]}" if lines else ""
+
+
+def _missing_name(place: str, error: ImportError) -> list[str]:
+    if "no known parent package" not in str(error):
+        return [f"{place} can't be imported: {error}"]
+    return [
+        f"{place} can't be imported by its path: it imports from its package, and its folder has no __init__.py.",
+        "Name it as its program imports it: package.module, in the folder that holds the package.",
+    ]
 
 
 def _missing_module(place: str, error: ModuleNotFoundError) -> list[str]:

@@ -219,6 +219,10 @@ def test_a_module_of_a_package_is_imported_as_its_program_does(folder: Path, run
         ("needs.py", "\nimport not_there", "needs.py can't be imported: it needs the module 'not_there'"),
         ("crash.py", "\n1 / 0", "crash.py:2 can't be imported: ZeroDivisionError: division by zero"),
         ("ends.py", "exit(3)", 'belongs under `if __name__ == "__main__":`'),
+        (".", None, "Name a file in it, or a module: path/to/module.py or package.module."),
+        ("", None, "Name a file in it, or a module: path/to/module.py or package.module."),
+        ("relative.py", "from . import base", "Name it as its program imports it: package.module"),
+        ("misses.py", "\nfrom json import nothing", "misses.py:2 can't be imported: cannot import name 'nothing'"),
         ("no.json", "{", "no.json is no JSON: "),
         ("list.json", "[]", "list.json must be a JSON object with the fields of amends.v1.SagaDefinition."),
         ("odd.json", '{"steps": [{"nme": "a"}]}', "odd.json: steps.nme is no field of amends.v1.Step."),
@@ -234,6 +238,23 @@ def test_a_target_that_cannot_be_used(
     assert (done.exit_code, done.stdout) == (2, "")
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_no_line_of_another_file_is_named(folder: Path, runner: CliRunner) -> None:
+    """Where an error came up elsewhere, the target's line that led there is told, not the number of another file's."""
+    broken = folder / "broken_to_check"
+    broken.mkdir()
+    (broken / "__init__.py").write_text("\n" * 40 + "1 / 0")
+    (folder / "innocent.py").write_text("\n\nimport broken_to_check")
+    for target in ("innocent.py", "innocent"):
+        assert check(runner, target).stderr.startswith(f"{target}:3 can't be imported: ZeroDivisionError")
+
+
+def test_an_object_that_is_what_it_is_only_later_stays_asleep(folder: Path, runner: CliRunner) -> None:
+    """Lazy objects, like the settings of a web framework, load when they are asked for their class: they aren't."""
+    lazy = "class Lazy:\n    __class__ = property(lambda self: 1 / 0)\nsettings = Lazy()\n"
+    (folder / "lazy_to_check.py").write_text(f'{HEAD}{lazy}trip.pivot("pay", Pay())\n')
+    assert check(runner, "lazy_to_check.py").exit_code == 0
 
 
 def definition_file(folder: Path, text: str = TRIP, *, carries_types: bool = False) -> str:
