@@ -64,10 +64,18 @@ class KnownDefinitions:
         except DescriptorError as error:
             raise UnreadableDefinitionError(stored.name, stored.version, str(error)) from error
 
-    def registered(self, stored: StoredDefinition) -> None:
-        """Tell that a definition is in the ledger; registering known content again moves nothing."""
+    async def registered(self, stored: StoredDefinition) -> None:
+        """Tell that a definition is in the ledger; registering known content again moves nothing.
+
+        Raises:
+            LedgerUnavailableError: whether it is the newest one isn't known here, and the ledger can't be asked.
+        """
         self._keep_version(stored)
-        self._keep_default(stored)
+        newest = stored
+        if stored.name not in self._defaults:
+            # It may be an old one: this process hasn't seen those that were registered before it began.
+            newest = await self._ledger.get_definition(stored.name, None) or stored
+        self._keep_default(newest)
 
     def _keep_version(self, stored: StoredDefinition) -> StoredDefinition:
         self._versions[stored.name, stored.version] = stored

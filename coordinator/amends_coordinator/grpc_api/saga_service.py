@@ -91,7 +91,7 @@ class SagaService:
                 self._resolved, request.definition, tuple(self._registry.schemas().values())
             )
         stored = await self._ledger.put_definition(candidate)
-        self._definitions.registered(stored)
+        await self._definitions.registered(stored)
         return pb.RegisterSagaDefinitionResponse(definition=definition_message(stored))
 
     async def GetSagaDefinition(self, request: pb.GetSagaDefinitionRequest, _: Context) -> pb.GetSagaDefinitionResponse:

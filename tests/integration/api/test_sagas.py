@@ -13,6 +13,7 @@ from amends.v1 import saga_definition_pb2, saga_pb2
 from amends.v1 import saga_service_pb2 as pb
 from amends_coordinator.core.definition import StoredDefinition
 from amends_coordinator.core.ids import DefinitionVersion, Instant, SagaId
+from amends_coordinator.definitions.registration import resolve
 from amends_coordinator.grpc_api.validation import encoded_token
 from scenario.v1 import scenario_pb2
 from tests.integration.api.conftest import PAYLOAD_LIMIT_BYTES, start_request
@@ -56,6 +57,25 @@ async def test_known_content_moves_nothing(served: Served) -> None:
     assert await served.register() == first
     started = await served.sagas.StartSaga(start_request())
     assert started.saga.definition_version == second.definition.version != first
+
+
+async def test_old_content_moves_nothing_after_a_restart_either(served: Served) -> None:
+    """F19: a process that begins on versions of before starts sagas by name with the newest of them, also if what a
+    client registers first is an older one.
+    """
+    first, second = errand(), errand()
+    second.timeout.CopyFrom(Duration(seconds=5))
+    newest = ""
+    for created_s, written in enumerate((first, second)):
+        resolved = resolve(written)
+        newest = resolved.version
+        content = resolved.SerializeToString(deterministic=True)
+        earlier = StoredDefinition(
+            name="errand", version=DefinitionVersion(newest), content=content, created_time=Instant(created_s)
+        )
+        await served.ledger.put_definition(earlier)
+    assert await served.register() != newest
+    assert (await served.sagas.StartSaga(start_request())).saga.definition_version == newest
 
 
 async def test_definitions_are_listed_newest_first(served: Served) -> None:
