@@ -12,7 +12,7 @@ import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
 
 from amends import Committed
-from amends.v1 import operator_service_pb2, saga_pb2
+from amends.v1 import operator_service_pb2, registry_service_pb2, saga_pb2
 from amends.v1 import saga_service_pb2 as pb
 from scenario.v1.scenario_pb2 import ScenarioInput
 from tests.integration.api.refusals import refused
@@ -103,7 +103,13 @@ def _first(row: tuple[object, ...] | None) -> object:
     return None if row is None else row[0]
 
 
-KEYS: Mapping[str, LiteralString] = {"saga": "id", "intent": "saga_id", "saga_definition": "name"}
+KEYS: Mapping[str, LiteralString] = {
+    "saga": "id",
+    "intent": "saga_id",
+    "saga_definition": "name",
+    "participant": "name",
+    "participant_instance": "participant",
+}
 
 
 def saga_of(kind: str) -> ScenarioSaga:
@@ -206,3 +212,34 @@ async def all_end_once_retried(coordinator: Inside, participant: RawSteps) -> No
         assert isinstance(await coordinator.client.handle(saga_of(kind), kind).wait(BOUND), Committed), kind
         assert not (await coordinator.client.get(kind)).attention_required
     await eventually(lambda: participant.has_seen(2 * len(DAMAGES) + 2), what="all were called")
+
+
+DAMAGED_PARTICIPANTS: Mapping[str, Damage] = {
+    "descriptors": Damage("participant", "descriptors", b"\xff"),
+    "text": Damage("participant", "descriptors", b"\x0a\x03\x0a\x01\xff"),
+    "services": Damage("participant", "services", "of all kinds"),
+    "number": Damage("participant", "services", "3"),
+    "connection": Damage("participant", "connection", b"\xff"),
+    "lease": Damage("participant_instance", "lease_end_time", "0 o'clock, more or less", "-infinity"),
+}
+
+
+async def test_damaged_participants_hold_up_no_start(ledger_url: str, tmp_path: Path) -> None:
+    """L2: a coordinator starts whatever stands in participants' rows, knows the others, and those again as soon as they
+    announce themselves.
+    """
+    rows = Rows(ledger_url)
+    async with raw_steps() as raw:
+        async with inside(tmp_path, ledger_url=ledger_url) as coordinator:
+            for name in (*DAMAGED_PARTICIPANTS, "whole"):
+                await coordinator.announce(name, raw.address)
+        for name, damage in DAMAGED_PARTICIPANTS.items():
+            rows.damage(damage, name)
+        async with inside(tmp_path, ledger_url=ledger_url) as coordinator:
+            request = registry_service_pb2.ListParticipantsRequest()
+            at_first = (await coordinator.registry.ListParticipants(request)).participants
+            for name in ("new", "whole", *DAMAGED_PARTICIPANTS):
+                await coordinator.announce(name, raw.address)
+            listed = (await coordinator.registry.ListParticipants(request)).participants
+    assert [each.name for each in at_first if each.instances] == ["text", "whole"]
+    assert [each.name for each in listed if each.instances] == sorted(("new", "whole", *DAMAGED_PARTICIPANTS))

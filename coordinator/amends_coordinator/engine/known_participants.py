@@ -8,6 +8,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from amends_coordinator.core.ids import Instant
 from amends_coordinator.definitions.descriptors import Fingerprints, fingerprints_of
+from amends_coordinator.definitions.errors import DescriptorError
 from amends_coordinator.engine.announcements import Announced, StaticParticipant
 from amends_coordinator.engine.connections import connection_from_bytes
 from amends_coordinator.ports.ledger import InstanceRow, ParticipantRow
@@ -54,7 +55,7 @@ class KnownParticipants:
         living = [name for name in self._schemas if self.lives(name, now)]
         for name in living:
             if name not in self._fingerprints:
-                self._fingerprints[name] = fingerprints_of(self._schemas[name])
+                self._fingerprints[name] = _fingerprints(self._schemas[name])
         return {name: self._fingerprints[name] for name in living}
 
     def instance(self, name: str, instance_id: str) -> InstanceRow | None:
@@ -107,14 +108,19 @@ class KnownParticipants:
         return Announced(participant=participant, instances=tuple(living))
 
     def put(self, participant: ParticipantRow) -> None:
-        """Add or replace a participant; a static one gets its only instance."""
+        """Add or replace a participant; a static one gets its only instance.
+
+        Raises:
+            DecodeError: its descriptors, or how it is reached, don't parse; nothing was changed.
+        """
+        how = None if participant.connection is None else connection_from_bytes(participant.connection)
         known = self._participants.get(participant.name)
         if known is None or known.descriptors != participant.descriptors:
             self._schemas[participant.name] = FileDescriptorSet.FromString(participant.descriptors)
             self._fingerprints.pop(participant.name, None)
         self._participants[participant.name] = participant
-        if participant.connection is not None:
-            instance = _static_instance(participant.name, connection_from_bytes(participant.connection))
+        if how is not None:
+            instance = _static_instance(participant.name, how)
             self._instances[participant.name] = {STATIC_ID: instance}
 
     def put_instance(self, instance: InstanceRow) -> None:
@@ -139,6 +145,13 @@ class KnownParticipants:
             for service in self._participants[name].services:
                 by_service.setdefault(service, []).extend(rows)
         self._by_service = {service: tuple(rows) for service, rows in by_service.items()}
+
+
+def _fingerprints(schema: FileDescriptorSet) -> Fingerprints:
+    try:
+        return fingerprints_of(schema)
+    except DescriptorError:  # what was announced was readable; somebody has damaged its row, and that is nobody else's
+        return Fingerprints({}, {})
 
 
 def _static_instance(name: str, connection: StaticConnection) -> InstanceRow:

@@ -13,6 +13,8 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from google.protobuf.message import DecodeError
+
 from amends_coordinator.core.ids import Instant
 from amends_coordinator.definitions.descriptors import conflicts, fingerprints_of
 from amends_coordinator.engine.announcements import load_services, steps_services
@@ -52,19 +54,25 @@ class Registry:
     async def load(self) -> None:
         """Read what the ledger has. To be called once, after the ledger is open and before the first call.
 
+        A participant whose row can't be read is told of, and is unknown until it is announced or added again.
+
         Raises:
             LedgerUnavailableError: nothing was read.
         """
         participants, instances = await self._ledger.participants()
         for participant in participants:
-            self._known.put(participant)
+            try:
+                self._known.put(participant)
+            except DecodeError as error:
+                self._telemetry.participant_unreadable(participant.name, error)
         for instance in instances:
-            self._known.put_instance(instance)
-            self._stored_lease_ends[instance.participant, instance.instance_id] = instance.lease_end_time
+            if self._known.get(instance.participant) is not None:
+                self._known.put_instance(instance)
+                self._stored_lease_ends[instance.participant, instance.instance_id] = instance.lease_end_time
         self._known.index()
         now = self._clock.now()
-        for participant in participants:
-            self._tell(participant, now)
+        for announced in self._known.announced(now):
+            self._tell(announced.participant, now)
 
     async def announce(self, announcement: Announcement) -> Announced:
         """Add or renew one instance, and its participant. Safe to repeat.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 from sqlalchemy import Select, bindparam, func, literal, select, tuple_
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from amends_coordinator.ports.listing import Position, SagaFilter
 
     Readings: TypeAlias = dict[SagaId, StoredSaga | UnreadableSagaError]
+
+T = TypeVar("T")
 
 CHUNK = 500
 """Sagas per query at most."""
@@ -242,13 +244,39 @@ def _list_definitions(
 
 
 def participants(connection: Connection) -> tuple[Sequence[ParticipantRow], Sequence[InstanceRow]]:
-    """Everybody, in a fixed order."""
-    table, instances = schema.participant, schema.participant_instance
-    rows = connection.execute(select(table).order_by(table.c.name)).mappings()
-    processes = connection.execute(
-        select(instances).order_by(instances.c.participant, instances.c.instance_id)
-    ).mappings()
-    return [values.participant(row) for row in rows], [values.instance(row) for row in processes]
+    """Everybody whose row can be read, in a fixed order."""
+    return (
+        _readable(connection, schema.participant, values.participant),
+        _readable(connection, schema.participant_instance, values.instance),
+    )
+
+
+def _readable(connection: Connection, table: Table, value_of: Callable[[RowMapping], T]) -> list[T]:
+    """All rows of a table that can be read, by their key; the others are told of."""
+    key = tuple(table.primary_key)
+    ordered = select(table).order_by(*key)
+    try:
+        return _values_of(connection, ordered, table, value_of)
+    except Exception as error:
+        if problem_of(error) is None:
+            raise
+    found: list[T] = []
+    for row in connection.execute(select(*key).order_by(*key)).all():
+        try:
+            found += _values_of(connection, select(table).where(tuple_(*key) == tuple_(*row)), table, value_of)
+        except Exception as error:
+            if (problem := problem_of(error)) is None:
+                raise
+            _log.error("a damaged row is left out: mend it with SQL", table=table.name, key=list(row), error=problem)
+    return found
+
+
+def _values_of(
+    connection: Connection, statement: Select[*tuple[Any, ...]], table: Table, value_of: Callable[[RowMapping], T]
+) -> list[T]:
+    rows = connection.execute(statement).mappings().all()
+    require_kinds(table, rows)
+    return [value_of(row) for row in rows]
 
 
 def _of_sagas(table: Table, *order: str) -> Select[*tuple[Any, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from amends_coordinator.core.definition import StoredDefinition
 from amends_coordinator.core.ids import DeadLetterId, DefinitionVersion, NodeId, SagaId, StepName
@@ -150,10 +150,17 @@ def definition(row: RowMapping) -> StoredDefinition:
 
 
 def participant(row: RowMapping) -> ParticipantRow:
-    """A participant from its row."""
+    """A participant from its row.
+
+    Raises:
+        ValueError: its services are no list of names.
+    """
+    services: object = json.loads(row["services"])
+    if not isinstance(services, list) or not all(isinstance(name, str) for name in cast("list[object]", services)):
+        raise ValueError("its services are no list of names")
     return ParticipantRow(
         name=row["name"],
-        services=tuple(json.loads(row["services"])),
+        services=tuple(cast("list[str]", services)),
         descriptors=row["descriptors"],
         created_time=row["created_time"],
         updated_time=row["updated_time"],

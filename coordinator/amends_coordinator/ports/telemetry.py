@@ -69,6 +69,10 @@ class Telemetry(Protocol):
         """
         ...
 
+    def participant_unreadable(self, participant: str, error: BaseException) -> None:
+        """What the ledger has of a participant makes no sense; it is unknown until it is announced or added again."""
+        ...
+
     def participant_left(self, participant: str, instance_id: str) -> None:
         """An instance took itself out. One that dies is not told of: its lease ends, unless it is renewed."""
         ...

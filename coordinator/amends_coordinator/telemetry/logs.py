@@ -126,6 +126,11 @@ class LogTelemetry:
         """A saga's rows make no sense."""
         self._log.error(names.SAGA_UNREADABLE, **{names.SAGA_ID: saga_id, names.ERROR: str(error)[:TEXT_LIMIT]})
 
+    def participant_unreadable(self, participant: str, error: BaseException) -> None:
+        """What the ledger has of a participant makes no sense."""
+        said = {names.PARTICIPANT: participant, names.ERROR: str(error)[:TEXT_LIMIT]}
+        self._log.error(names.PARTICIPANT_UNREADABLE, **said)
+
     def ledger_unavailable(self, error: BaseException) -> None:
         """A pass of the sweeper failed: an outage is told once at warning, its further passes at debug."""
         tell = self._log.debug if self._in_outage else self._log.warning

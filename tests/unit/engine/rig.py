@@ -144,6 +144,10 @@ class Telemetry:
         """See the port."""
         self.unreadable.append(saga_id)
 
+    def participant_unreadable(self, participant: str, error: BaseException) -> None:
+        """See the port."""
+        self.unreadable.append(participant)
+
     def ledger_unavailable(self, error: BaseException) -> None:
         """See the port."""
         self.outages += 1
