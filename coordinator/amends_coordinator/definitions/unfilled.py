@@ -9,7 +9,8 @@ A field that was renamed on one side only is no longer found by name, and an emp
 | a template, and at least one field is filled, by it or by name | nothing: its author chose the fields |
 | a template, and no field is filled | every field that it doesn't leave empty with `default_value` |
 
-Of a oneof one filled member is enough. A compensation that is `by_key` finds its work without its request.
+What is filled with the failure says why, and not what is to be undone: it doesn't count. Of a oneof one filled member is
+enough. A compensation that is `by_key` finds its work without its request.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def check_filled(call: pb.Call, target: Descriptor, *, has_template: bool, path:
         faults: gets the fields.
     """
     filled, left_empty = _said(call.request, target)
-    if call.by_key or (has_template and filled):
+    told_why = {each.target for each in call.request.bindings if each.HasField("failure")}
+    if call.by_key or (has_template and not filled <= told_why):
         return
     for name, choice in _choices(target):
         if not choice & (filled | left_empty):

@@ -394,9 +394,9 @@ class Call(_message.Message):
         resolved at registration from the field of the same name and type in the action's response, else in the action's
         request; those of a lookup from the action's request alone, because it is asked while the response is missing.
         Registration refuses a compensation or lookup that would be called with an empty id, because it would find nothing:
-        if this is unset, every field has to be filled (of a oneof, one member); if it is set, at least one. A field that is
-        to stay empty is bound to `default_value`. Exempt are a request type without fields and a compensation that is
-        `by_key`.
+        if this is unset, every field has to be filled (of a oneof, one member); if it is set, at least one, not counting what
+        says why the saga rolls back. A field that is to stay empty is bound to `default_value`. Exempt are a request type
+        without fields and a compensation that is `by_key`.
         """
 
     @_builtins.property
