@@ -9,8 +9,8 @@ A field that was renamed on one side only is no longer found by name, and an emp
 | a template, and at least one field is filled, by it or by name | nothing: its author chose the fields |
 | a template, and no field is filled | every field that it doesn't leave empty with `default_value` |
 
-What is filled with the failure says why, and not what is to be undone: it doesn't count. Of a oneof one filled member is
-enough. A compensation that is `by_key` finds its work without its request.
+What is filled with the failure says why, and not what is to be undone: it doesn't count. Of a oneof one filled member
+is enough. A compensation that is `by_key` finds its work without its request.
 """
 
 from __future__ import annotations
