@@ -51,14 +51,15 @@ def _looked_up(step: StepPlan, lookup: CallPlan) -> str:
         f"then {method_name(lookup)} is asked, for {readable(lookup.retry.total_timeout_us)}: OK says that it happened"
     )
     if step.lookup_seals:
-        return f"{sentence}, a sealed NOT_FOUND that it never will"
-    if step.settle_delay_us is not None and step.kind is StepKind.COMPENSATABLE:
+        sentence += ", a sealed NOT_FOUND that it never will"
+    if step.settle_delay_us is not None:
         late_us = step.action.timeout_us + step.settle_delay_us
+        which = "another one" if step.lookup_seals else "NOT_FOUND"
         return (
-            f"{sentence}, NOT_FOUND that it did not if it is asked {readable(late_us)} after the last attempt began"
+            f"{sentence}, {which} that it did not if it is asked {readable(late_us)} after the last attempt began"
             " (the saga is then unproven)"
         )
-    return f"{sentence}, NOT_FOUND proves nothing unless it is sealed"
+    return sentence if step.lookup_seals else f"{sentence}, NOT_FOUND proves nothing unless it is sealed"
 
 
 def _decided(step: StepPlan) -> str:

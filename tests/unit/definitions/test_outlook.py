@@ -52,6 +52,14 @@ STANDS = "; an action that comes after its compensation stands"
         (f"{BOOK} settle_delay {{ seconds: 8 }}", [REPEATED, f"{ASKED}, {LATE}", PARKED]),
         (f"{HOLD} at_most_once: true", [ONCE, SEALED, f"{UNDONE}: Free finds it by the action's key"]),
         (
+            f"{HOLD} settle_delay {{ seconds: 8 }} at_most_once: true",
+            [
+                ONCE,
+                f"{SEALED}, {LATE.replace('NOT_FOUND', 'another one')}",
+                f"{UNDONE}: Free finds it by the action's key",
+            ],
+        ),
+        (
             f"{CLOSE} on_unknown: ON_UNKNOWN_PARK",
             [REPEATED, "else parked for a person (on_unknown); steps that don't wait for it go on"],
         ),
@@ -60,7 +68,7 @@ STANDS = "; an action that comes after its compensation stands"
         (RETRIABLE, [PATIENTLY, STAYS]),
         (BRIEF, [f"{PATIENTLY}, at most 600 s after the first call", STAYS]),
     ],
-    ids=["undoable", "response", "settled", "barrier", "park", "pivot", "read-only", "retriable", "window"],
+    ids=["undoable", "response", "settled", "barrier", "both", "park", "pivot", "read-only", "retriable", "window"],
 )
 def test_what_happens_when_nobody_knows(step: str, sentences: list[str]) -> None:
     """Promise: what is said of a step in doubt is what is done by its kind and options: repeat, look up, decide."""
