@@ -30,7 +30,7 @@ from amends_coordinator.core.saga import idempotency_key
 from amends_coordinator.core.states import Direction, Outcome
 from amends_coordinator.engine.binding import decide_and_bind
 from amends_coordinator.engine.calling import begun_later, call_request
-from amends_coordinator.engine.standing import place_of, places_of, waits_for
+from amends_coordinator.engine.standing import place_of, places_of
 from amends_coordinator.ports.ledger import LedgerUnavailableError, StoredSaga, SupersededError, Write
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ class Driver:
             seen_version=self._version,
             intents=decision.records.intents,
             dead_letters=decision.records.dead_letters,
-            waits_for=waits_for(names),
+            waits_for=self._standing.waits_for(names),
         )
         while True:
             began_s = self._around.clock.elapsed_s()

@@ -15,7 +15,7 @@ from amends_coordinator.engine.hashing import RECIPE, input_hash
 from amends_coordinator.engine.lease import Lease
 from amends_coordinator.engine.retention import Retention
 from amends_coordinator.engine.shares import Shares
-from amends_coordinator.engine.standing import Standing, participants_of, waits_for
+from amends_coordinator.engine.standing import Standing, participants_of
 from amends_coordinator.engine.sweeper import Sweeper
 from amends_coordinator.engine.verbs import Verbs
 from amends_coordinator.engine.watching import Watching
@@ -132,13 +132,17 @@ class Engine:
         definition = self._catalog.compiled(request.definition)
         saga = self._new_saga(request, definition.plan)
         names = participants_of(saga, definition, self._around.directory)
-        if self._sweeper.behind or len(self._drivers) + self._starting >= self._around.settings.max_running_sagas:
-            return await self._leave_waiting(saga, definition, names, tell=self._sweeper.leave_waiting)
         standing = Standing(self._shares)
+        if self._sweeper.behind or len(self._drivers) + self._starting >= self._around.settings.max_running_sagas:
+            waits_for = standing.waits_for(names)
+            return await self._leave_waiting(saga, definition, waits_for, tell=self._sweeper.leave_waiting)
         standing.move(names)
         if standing.turned_away or standing.is_in_the_way:
+            waits_for = standing.waits_for(names)
             standing.leave()
-            return await self._leave_waiting(saga, definition, names, tell=lambda: self._shares.leave_waiting(names))
+            return await self._leave_waiting(
+                saga, definition, waits_for, tell=lambda: self._shares.leave_waiting(names)
+            )
         self._starting += 1
         try:
             with self._drivers.starting(saga.id):
@@ -147,10 +151,15 @@ class Engine:
             self._starting -= 1
 
     async def _leave_waiting(
-        self, saga: Saga, definition: CompiledDefinition, names: tuple[str, ...], *, tell: Callable[[], None]
+        self,
+        saga: Saga,
+        definition: CompiledDefinition,
+        waits_for: str,
+        *,
+        tell: Callable[[], None],
     ) -> ledgers.Started:
         """Insert a saga that the sweeper takes up once there is room, in its turn."""
-        started = await self._insert(saga, definition, owner=None, names=names)
+        started = await self._insert(saga, definition, owner=None, waits_for=waits_for)
         if started.started:
             tell()
             self._around.telemetry.saga_started(started.stored.saga)
@@ -159,12 +168,14 @@ class Engine:
     async def _start_here(self, saga: Saga, definition: CompiledDefinition, standing: Standing) -> ledgers.Started:
         """Insert a saga with its first decision, and drive it."""
         limit = self._around.settings.payload_limit_bytes
-        decision = decide_and_bind(
-            saga, Started(self._around.moment()), definition, self._around.directory, payload_limit_bytes=limit
-        )
         is_driven = False
         try:
-            started = await self._insert(decision.saga, definition, owner=self._around.node, names=standing.names)
+            decision = decide_and_bind(
+                saga, Started(self._around.moment()), definition, self._around.directory, payload_limit_bytes=limit
+            )
+            started = await self._insert(
+                decision.saga, definition, owner=self._around.node, waits_for=standing.waits_for(standing.names)
+            )
             is_driven = started.started and not self._stopping
         finally:
             if not is_driven:
@@ -199,7 +210,12 @@ class Engine:
         )
 
     async def _insert(
-        self, saga: Saga, definition: CompiledDefinition, *, owner: NodeId | None, names: tuple[str, ...]
+        self,
+        saga: Saga,
+        definition: CompiledDefinition,
+        *,
+        owner: NodeId | None,
+        waits_for: str,
     ) -> ledgers.Started:
         new = NewSaga(
             saga=saga,
@@ -208,7 +224,7 @@ class Engine:
             input_hash=input_hash(saga.input),
             input_hash_recipe=RECIPE,
             participants=tuple(sorted(definition.chosen_participants(saga.input))),
-            waits_for=waits_for(names),
+            waits_for=waits_for,
         )
         began_s = self._around.clock.elapsed_s()
         started = await self._around.ledger.start(new)

@@ -1,4 +1,9 @@
-"""Where one saga in memory counts: the participants that its pending calls go to. See `engine.shares`."""
+"""Where one saga in memory counts: the participants that its pending calls go to. See `engine.shares`.
+
+What the ledger is told that a saga waits for is its one participant. Where it has several it waits for none of them
+alone, and goes on with those that have room. If none has it waits for the first, so that it comes back in its turn: it
+would be taken up, find no room anywhere and go back again and again, and thousands of these keep everybody waiting.
+"""
 
 from __future__ import annotations
 
@@ -66,10 +71,9 @@ class Standing:
         """Whether others wait for the room that it takes while it waits itself."""
         return any(self._shares.is_behind(name) for name in self.names)
 
-    @property
-    def waits_for(self) -> str:
-        """What the ledger is told that it waits for."""
-        return waits_for(self.names)
+    def waits_for(self, names: tuple[str, ...]) -> str:
+        """What the ledger is told that it waits for, when it has to do with these."""
+        return names[0] if len(names) == 1 or (names and all(map(self._is_crowded, names))) else ""
 
     def heard(self, name: str, answer: Answer) -> None:
         """Tell how an attempt of the saga at a participant ended."""
@@ -79,10 +83,9 @@ class Standing:
         """The saga leaves memory. Safe to repeat."""
         self.move(())
 
-
-def waits_for(names: tuple[str, ...]) -> str:
-    """What the ledger is told that a saga waits for: one participant; where there are several, none of them alone."""
-    return names[0] if len(names) == 1 else ""
+    def _is_crowded(self, name: str) -> bool:
+        """Whether it may make no call there just now, or others wait there for its place."""
+        return name in self.turned_away or self._shares.is_behind(name)
 
 
 def participants_of(saga: Saga, definition: CompiledDefinition, directory: Directory) -> tuple[str, ...]:

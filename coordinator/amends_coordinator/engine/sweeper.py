@@ -15,7 +15,6 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from amends_coordinator.engine.standing import waits_for
 from amends_coordinator.ports.ledger import LedgerUnavailableError, UnreadableSagaError
 
 if TYPE_CHECKING:
@@ -139,7 +138,8 @@ class Sweeper:
         )
         taken: Counter[str] = Counter()
         for stored in claimed:
-            taken[waits_for(await self._adopt(stored))] += 1
+            names = await self._adopt(stored)
+            taken[stored.waits_for or (names[0] if len(names) == 1 else "")] += 1
         self._shares.claimed(room, taken, all_that_fit=len(claimed) < limit)
         return len(claimed)
 

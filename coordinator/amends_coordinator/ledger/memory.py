@@ -152,7 +152,7 @@ class MemoryLedger(MemoryRepairs):
             if stored.owner != node:
                 stored = replace(stored, owner=node, version=stored.version + 1)
             record.stored = stored
-            claimed.append(stored)
+            claimed.append(replace(stored, waits_for=record.waits_for))
         return claimed
 
     async def purge(self, *, ended_before: Instant, limit: int) -> int:

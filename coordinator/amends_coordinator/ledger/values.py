@@ -65,6 +65,7 @@ def stored_saga(
         version=row["version"],
         owner=None if owner is None else NodeId(owner),
         purged=InputHash(value=row["input_hash"], recipe=row["input_hash_recipe"]) if row["purged"] else None,
+        waits_for=row["waits_for"],
     )
 
 

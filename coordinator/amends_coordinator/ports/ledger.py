@@ -103,13 +103,14 @@ class StoredSaga:
     """A saga as it stands in the ledger. `version` counts its writes, from 1; `owner` drives it (None: nobody).
 
     `purged` is set where retention has emptied it: only its row is left, and `saga` has neither payloads nor labels nor
-    intents.
+    intents. `waits_for` is as in `Write`, where it was loaded.
     """
 
     saga: Saga
     version: int
     owner: NodeId | None
     purged: InputHash | None = None
+    waits_for: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,18 +35,21 @@ WAITED = Answer(outcome=Outcome.NOT_SENT, message="full", reason=FULL)
 
 
 @cache
-def through(*participants: str) -> StoredDefinition:
+def through(*participants: str, side_by_side: bool) -> StoredDefinition:
     """A saga with one step at each of these participants, named like them."""
-    saga: ScenarioSaga = Saga("-".join(("through", *participants)), input=ScenarioInput, output=ScenarioOutput)
+    how = "beside" if side_by_side else "through"
+    saga: ScenarioSaga = Saga("-".join((how, *participants)), input=ScenarioInput, output=ScenarioOutput)
+    after = () if side_by_side else None
     for name in participants:
-        saga.step(name, Do(name=name), participant=name, retry=QUICK).compensated_by(Undo(name=name), by_key=True)
+        step = saga.step(name, Do(name=name), participant=name, retry=QUICK, after=after)
+        step.compensated_by(Undo(name=name), by_key=True)
     saga.output(ScenarioOutput)()
     return stored(saga)
 
 
-async def start(stage: Rig, saga_id: str, *participants: str) -> None:
+async def start(stage: Rig, saga_id: str, *participants: str, side_by_side: bool = False) -> None:
     """Start a saga that goes through these participants."""
-    definition = await stage.ledger.put_definition(through(*participants))
+    definition = await stage.ledger.put_definition(through(*participants, side_by_side=side_by_side))
     await stage.engine.start(StartRequest(saga_id=SagaId(saga_id), definition=definition, input=b""))
 
 
@@ -62,16 +65,17 @@ async def all_commit(stage: Rig, *prefixes: str) -> None:
 
 
 class Door:
-    """Participants that answer, but for "slow", which waits for the door."""
+    """Participants that answer, but for "slow" or others, which wait for the door."""
 
-    def __init__(self) -> None:
+    def __init__(self, *slow: str) -> None:
+        self._slow = slow or ("slow",)
         self.open = asyncio.Event()
         self.inside = 0
         self.most = 0
 
     async def answer(self, request: CallRequest) -> Answer:
         """Answer one call."""
-        if request.participant == "slow":
+        if request.participant in self._slow:
             self.inside += 1
             self.most = max(self.most, self.inside)
             await self.open.wait()
@@ -120,6 +124,23 @@ async def test_who_comes_to_a_crowded_participant_goes_back_to_the_ledger() -> N
         await all_commit(stage, "slow")
         assert door.most == SHARE
         assert sum(call.step == "slow" for call in stage.participants.calls) == MANY
+
+
+async def test_who_finds_no_room_at_any_of_its_participants_waits_for_its_turn() -> None:
+    """L1, L2: sagas whose steps run side by side at two participants that hang are not taken up again and again."""
+    door, ledger = Door("slow", "stuck"), MemoryLedger()
+    async with rig(ledger, answer=door.answer, max_running_sagas=ROOM) as stage:
+        for number in range(MANY):
+            await start(stage, f"slow-{number}", "slow", "stuck", side_by_side=True)
+        for number in range(MANY):
+            await start(stage, f"quick-{number}", "quick")
+            assert (await stage.end(f"quick-{number}")).saga.state is SagaState.COMMITTED
+        passed_time = stage.engine.last_pass_time
+        await eventually(lambda: stage.engine.last_pass_time != passed_time, what="the sweeper has looked again")
+        begun = [saga_id for saga_id, record in ledger.store.records.items() if record.stored.saga.begun]
+        assert sum(saga_id.startswith("slow") for saga_id in begun) == SHARE
+        door.open.set()
+        await all_commit(stage, "slow")
 
 
 async def test_what_a_crash_left_behind_keeps_nobody_waiting() -> None:
@@ -244,7 +265,8 @@ def test_a_saga_keeps_its_place_while_it_stays_and_leaves_nothing_behind() -> No
     third.move(("bank", "shop"))
     assert (first.turned_away, second.turned_away, third.turned_away) == ((), (), ("bank",))
     assert (third.admits("shop"), third.admits("bank"), first.is_in_the_way) == (True, False, True)
-    assert (first.waits_for, second.waits_for) == ("", "bank")
+    assert (first.waits_for(first.names), second.waits_for(second.names)) == ("", "bank")
+    assert third.waits_for(("shop", "bank")) == "", "there is room in the shop"
     second.move(("bank",))
     assert not made
     second.move(("shop",))
