@@ -55,7 +55,7 @@ STANDS = "; an action that comes after its compensation stands"
             f"{HOLD} settle_delay {{ seconds: 8 }} at_most_once: true",
             [
                 ONCE,
-                f"{SEALED}, {LATE.replace('NOT_FOUND', 'another one')}",
+                f"{SEALED}, {LATE.replace('NOT_FOUND', 'another one').replace('10 s', '13 s')}",
                 f"{UNDONE}: Free finds it by the action's key",
             ],
         ),
