@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+MOST_WRITES = 2**63 - 1
+"""What is answered instead of a count that is no number: more than anybody knows of, so the saga is looked at."""
+
 CHUNK = 500
 """Sagas per query at most."""
 
@@ -179,7 +182,7 @@ def write_counts(connection: Connection, ids: Sequence[SagaId]) -> dict[SagaId, 
     found: dict[SagaId, int] = {}
     for start in range(0, len(ids), CHUNK):
         rows = connection.execute(_WRITE_COUNTS, {"ids": list(ids[start : start + CHUNK])})
-        found.update((SagaId(saga_id), version) for saga_id, version in rows)
+        found.update((SagaId(saga_id), version if type(version) is int else MOST_WRITES) for saga_id, version in rows)
     return found
 
 

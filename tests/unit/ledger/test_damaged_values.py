@@ -40,6 +40,21 @@ OF_THE_ROW = {
 }
 
 
+async def test_a_damaged_count_of_writes_is_one_that_nobody_has_seen(tmp_path: Path) -> None:
+    """L2: whoever watches the saga looks at it and finds that it can't be read; who watches others is told as ever."""
+    path = make_file(tmp_path)
+    ledger = await open_file(path)
+    for saga_id in ("bad", "worse", "good"):
+        await ledger.start(new(saga(saga_id), owner=None))
+    with closing(sqlite3.connect(path, timeout=10)) as outside, outside:
+        outside.execute("UPDATE saga SET version = 'many' WHERE id = 'bad'")
+        outside.execute("UPDATE saga SET version = 2.5 WHERE id = 'worse'")
+    counts = await ledger.write_counts([SagaId("bad"), SagaId("worse"), SagaId("good")])
+    assert counts[SagaId("good")] == 1
+    assert min(counts[SagaId("bad")], counts[SagaId("worse")]) > 1
+    await ledger.close()
+
+
 @pytest.mark.parametrize(
     "damage", [*OF_CALLS.values(), *OF_THE_ROW.values()], ids=lambda text: text.partition("SET ")[2]
 )
