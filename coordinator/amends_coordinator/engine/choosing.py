@@ -9,7 +9,8 @@ undo for undone. So a call is never sent to whoever serves its method at the mom
 * While nothing of the call can have happened the choice may change. As soon as an attempt ended unknown it stays, also
   if its participant is away and another one has come.
 * The undo and the lookup go to the participant that has the action, unless it doesn't serve their service and another
-  one does. That it is away for the moment doesn't count: it has the action, and whoever else serves the service hasn't.
+  one does. That it is away, or was taken out, doesn't count: it has the action, and whoever else serves the service
+  hasn't.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def _participant(saga: Saga, intent: Intent, definition: CompiledDefinition, dir
     service = _service(intent)
     action = None if intent.direction is Direction.ACTION else saga.intent(intent.step, Direction.ACTION)
     has_it = "" if action is None else action.participant
-    if action is not None and has_it and (_service(action) == service or directory.serves(has_it, service)):
+    if action is not None and has_it and (_service(action) == service or directory.may_serve(has_it, service)):
         return has_it
     serving = directory.serving(service)
     return serving[0] if len(serving) == 1 else ""

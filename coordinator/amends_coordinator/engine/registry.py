@@ -183,10 +183,10 @@ class Registry:
         rows = self._known.serving(service)
         return list(dict.fromkeys(row.participant for row in rows if row.lease_end_time > now))
 
-    def serves(self, participant: str, service: str) -> bool:
-        """See `ports.directory.Directory.serves`."""
+    def may_serve(self, participant: str, service: str) -> bool:
+        """See `ports.directory.Directory.may_serve`."""
         known = self._known.get(participant)
-        return known is not None and service in known.services
+        return known is None or service in known.services
 
     def instances(self, *, service: str, participant: str) -> Sequence[InstanceRow]:
         """See `ports.directory.Directory.instances`."""

@@ -19,9 +19,9 @@ class Directory(Protocol):
         """
         ...
 
-    def serves(self, participant: str, service: str) -> bool:
+    def may_serve(self, participant: str, service: str) -> bool:
         """Whether a participant serves `service` (a full name), by what it said of itself last; also while it is away.
-        False if nothing is known of it.
+        True if nothing is known of it, because it was taken out: nobody can tell.
         """
         ...
 

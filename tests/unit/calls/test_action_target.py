@@ -31,7 +31,7 @@ class Directory:
         assert service == "bank.Desk"
         return self.names
 
-    def serves(self, participant: str, service: str) -> bool:
+    def may_serve(self, participant: str, service: str) -> bool:
         """See the port."""
         return participant in self.serving(service)
 

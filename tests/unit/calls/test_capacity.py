@@ -39,7 +39,7 @@ class Directory:
         assert service
         return sorted({row.participant for row in self.rows})
 
-    def serves(self, participant: str, service: str) -> bool:
+    def may_serve(self, participant: str, service: str) -> bool:
         """See the port."""
         return participant in self.serving(service)
 

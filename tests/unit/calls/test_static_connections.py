@@ -27,7 +27,7 @@ class OneStatic:
         """See the port."""
         return ["bank"]
 
-    def serves(self, participant: str, service: str) -> bool:
+    def may_serve(self, participant: str, service: str) -> bool:
         """See the port."""
         return participant in self.serving(service)
 

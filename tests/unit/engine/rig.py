@@ -81,7 +81,7 @@ class Participants:
 @dataclass(slots=True)
 class Directory:
     """The port: the participants that serve each service, "steps" unless a test says so; `away` are those that would
-    if they were there.
+    if they were there. Of others nothing is known.
     """
 
     names: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
@@ -91,9 +91,10 @@ class Directory:
         """See the port."""
         return self.names.get(service, ["steps"])
 
-    def serves(self, participant: str, service: str) -> bool:
+    def may_serve(self, participant: str, service: str) -> bool:
         """See the port."""
-        return participant in (*self.serving(service), *self.away.get(service, ()))
+        known = {name for found in (self.names, self.away) for names in found.values() for name in names}
+        return participant not in known or participant in (*self.serving(service), *self.away.get(service, ()))
 
     def instances(self, *, service: str, participant: str) -> Sequence[InstanceRow]:
         """See the port; nobody is really called."""

@@ -147,9 +147,9 @@ async def test_what_a_participant_serves_is_known_while_it_is_away(bench: Bench)
     await bench.registry.withdraw("shop", "i-1")
     for registry in (bench.registry, await bench.restarted()):
         assert registry.serving(SERVICE) == []
-        assert registry.serves("shop", SERVICE)
-        assert not registry.serves("shop", "other.v1.Other")
-        assert not registry.serves("nobody", SERVICE)
+        assert registry.may_serve("shop", SERVICE)
+        assert not registry.may_serve("shop", "other.v1.Other")
+        assert registry.may_serve("nobody", SERVICE)
 
 
 async def test_a_renewal_keeps_the_descriptors_and_moves_the_lease(bench: Bench) -> None:
