@@ -94,8 +94,10 @@ class CompiledDefinition:
             )
         try:
             return self._parse_input(value).SerializeToString(deterministic=True)
-        except (DecodeError, EncodeError) as error:
+        except DecodeError as error:
             raise PayloadError(f"the bytes don't parse as {self.input_type}; send a message of that type") from error
+        except EncodeError as error:
+            raise PayloadError(f"{error}; fill them") from error
 
     def participant(self, saga: Saga, step: StepName) -> str:
         """Name of the participant that serves all calls of a step, for the saga's whole life; "": whichever serves the

@@ -18,7 +18,7 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import Default, DescriptorPool
 from google.protobuf.json_format import MessageToDict, Parse, ParseError
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, EncodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from amends.cli.errors import CommandError
@@ -117,7 +117,10 @@ def _packed(pool: DescriptorPool, wanted: Descriptor, text: str, option: str) ->
         Parse(text, message, descriptor_pool=pool)
     except (ParseError, ValueError, TypeError, RecursionError) as error:
         raise CommandError(*explain_parse_error(str(error), name, option)) from error
-    return Any(type_url=f"type.googleapis.com/{name}", value=message.SerializeToString(deterministic=True))
+    try:
+        return Any(type_url=f"type.googleapis.com/{name}", value=message.SerializeToString(deterministic=True))
+    except EncodeError as error:  # proto2 has fields that are required
+        raise CommandError(f"{option}: {error}.") from error
 
 
 def saga_json(saga: Saga, pool: DescriptorPool, *, indent: int | None = 2) -> str:

@@ -6,10 +6,13 @@ import pytest
 from google.protobuf import text_format
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
+from amends.cli.errors import CommandError
+from amends.cli.payloads import input_from_json
 from amends.v1 import saga_definition_pb2 as pb
 from amends_coordinator.core.ids import StepName
 from amends_coordinator.core.states import Direction
 from amends_coordinator.definitions.compiled import compile_definition
+from amends_coordinator.definitions.errors import PayloadError
 from amends_coordinator.definitions.registration import InvalidDefinitionError, resolve
 from tests.unit.definitions.samples import definition, intent, saga, stored
 
@@ -93,3 +96,13 @@ def test_no_value_of_an_answer_holds_up_a_commit() -> None:
         )
     )
     assert told.output(saga(told, b"", intent("do", b"", b""))) == b"\n\x00\x10\x00"
+
+
+def test_an_input_without_what_it_requires_is_told_what_that_is() -> None:
+    """The input's fault names the fields, at the coordinator and on the command line."""
+    resolved = resolve(written(BOUND))
+    with pytest.raises(PayloadError, match=r"older\.Ask is missing required fields: id; fill them"):
+        compile_definition(stored(resolved)).canonical_input("older.Ask", b"")
+    with pytest.raises(CommandError, match=r"--input: .*older\.Ask is missing required fields: id"):
+        input_from_json(resolved, "{}")
+    assert input_from_json(resolved, '{"id": "a"}').value == b"\n\x01a"
