@@ -96,7 +96,7 @@ class Drivers:
         self._ended: OrderedDict[SagaId, StoredSaga] = OrderedDict()
         self._failures: dict[SagaId, Failures] = {}
         self._pauses: dict[SagaId, asyncio.TimerHandle] = {}
-        self._starting: set[SagaId] = set()
+        self._starting: dict[SagaId, int] = {}  # how many requests are starting a saga
         self._nudged: set[SagaId] = set()
         self._stopping = False
 
@@ -160,12 +160,15 @@ class Drivers:
         """While a saga is being inserted, its nudges are kept for its driver, which decides nothing before its first
         calls have ended. (One that is taken up from the ledger decides at once, and hears then that it was written.)
         """
-        self._starting.add(saga_id)
+        self._starting[saga_id] = self._starting.get(saga_id, 0) + 1
         try:
             yield
         finally:
-            self._starting.discard(saga_id)
-            self._nudged.discard(saga_id)
+            left = self._starting.pop(saga_id) - 1
+            if left:
+                self._starting[saga_id] = left
+            else:
+                self._nudged.discard(saga_id)
 
     async def adopt(self, stored: StoredSaga) -> tuple[str, ...]:
         """Drive a saga that nobody in this process drives: what it has in flight nobody here will hear of. Answers the

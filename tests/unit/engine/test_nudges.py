@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
+
 from amends_coordinator.core.ids import SagaId
 from amends_coordinator.core.states import SagaState
 from amends_coordinator.ledger.memory import MemoryLedger
@@ -68,7 +70,7 @@ class SlowToAnswer(MemoryLedger):
 
 
 class SlowToTell(MemoryLedger):
-    """Holds back the answer to a start that it has written."""
+    """Holds back the answer to a start that it has written; one that finds the saga there is answered."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,12 +79,14 @@ class SlowToTell(MemoryLedger):
     async def start(self, new: NewSaga) -> Started:
         """See the port."""
         started = await super().start(new)
-        self.written.set()
-        await self.gate.wait()
+        if started.started:
+            self.written.set()
+            await self.gate.wait()
         return started
 
 
-async def test_an_abort_that_overtakes_the_answer_to_the_start_is_heard() -> None:
+@pytest.mark.parametrize("again", [False, True], ids=["", "although the start is repeated"])
+async def test_an_abort_that_overtakes_the_answer_to_the_start_is_heard(*, again: bool) -> None:
     """S10: what was written before there was a driver is acted on as soon as there is one, not when its call ends."""
 
     async def answer(request: CallRequest) -> Answer:
@@ -93,6 +97,7 @@ async def test_an_abort_that_overtakes_the_answer_to_the_start_is_heard() -> Non
     async with rig(ledger, answer=answer, abort_grace_s=0.0) as stage:
         starting = asyncio.create_task(stage.start("s", "a"))
         await ledger.written.wait()
+        assert not again or not (await stage.start("s", "a")).started
         assert await stage.engine.verbs.abort(SagaId("s"), SOMEBODY) is not None
         ledger.gate.set()
         assert (await starting).started
