@@ -39,6 +39,11 @@ class Checked:
     outlook: Outlook | None = None
 
     @property
+    def version(self) -> str:
+        """The version that it has or would have; empty where it has faults."""
+        return self.outlook.version if self.outlook is not None else ""
+
+    @property
     def warnings(self) -> tuple[Fault, ...]:
         """What its author should know."""
         return self.outlook.warnings if self.outlook is not None else ()

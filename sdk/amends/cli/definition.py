@@ -16,6 +16,7 @@ from amends.cli.check import Targets, checked, checked_definition
 from amends.cli.check_report import Checked, print_report
 from amends.cli.connection import CALL_TIMEOUT_S, DEFAULT_COORDINATOR, Coordinator, reason_of, sagas_at
 from amends.cli.definition_files import Descriptors, Includes, Protos, described_types
+from amends.cli.errors import USAGE, CommandError
 from amends.cli.formats import LONGEST_NAME, cut, instant, micros
 from amends.cli.payloads import pool_of
 from amends.cli.show import columns, console
@@ -54,7 +55,22 @@ def apply(
     if faulty:
         typer.echo("nothing was registered", err=True)
         raise typer.Exit(1)
+    _refuse_namesakes(found)
     asyncio.run(_register(found, coordinator))
+
+
+def _refuse_namesakes(found: Sequence[Checked]) -> None:
+    """Of two definitions of one name the last one would win, today; and whichever is changed first, another day."""
+    first: dict[str, Checked] = {}
+    for each in found:
+        other = first.setdefault(each.name, each)
+        if other.version != each.version:
+            raise CommandError(
+                f"{cut(other.source)} and {cut(each.source)} are both called {cut(each.name)!r} and differ: sagas begin"
+                " with the one that is registered last.",
+                "Name the one that is meant (module:saga), or rename the other; nothing was registered.",
+                exit_code=USAGE,
+            )
 
 
 async def _register(found: Sequence[Checked], coordinator: str) -> None:

@@ -81,6 +81,17 @@ async def test_applied_changed_and_applied_again(tmp_path: Path, run: Run) -> No
     assert (nothing.stdout, nothing.stderr) == ("", "no definition is called nobody\n")
 
 
+async def test_of_two_definitions_of_one_name_none_is_applied(tmp_path: Path, run: Run) -> None:
+    """F19: which one sagas begin with would hang on the order in which they stand, and on which is changed first."""
+    other = MODULE.format(minutes=2).replace("errand", "second").replace('"second"', '"errand"')
+    (tmp_path / "both.py").write_text(MODULE.format(minutes=1) + other)
+    refused = await run("apply", "both.py")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("both.py:errand and both.py:second are both called 'errand' and differ: ")
+    assert (await run("list")).stderr == "no definitions\n"
+    assert (await run("apply", "both.py:second")).stdout.endswith(": new\n")
+
+
 async def test_what_is_shown_can_be_applied(tmp_path: Path, run: Run) -> None:
     """`get` shows what a definition does; its JSON is a definition file of the same version."""
     (tmp_path / "one.py").write_text(MODULE.format(minutes=1))
