@@ -148,8 +148,8 @@ class Write:
     `saga` is the saga after it; `seen_version` the version that it was decided on; `intents` and `dead_letters` are the
     rows that it adds or changes (also part of `saga`); others are left as they are stored. What a saga was started with
     never changes: its plan, input, labels, creation time and trace context. `waits_for` is the participant that its
-    next call goes to ("": none, or several); what people write leaves it empty, so that the saga is looked at whatever
-    becomes of that participant.
+    next call goes to ("": none, or several, of which one may have room); what people write leaves it empty, so that the
+    saga is looked at whatever becomes of that participant.
     """
 
     saga: Saga
