@@ -173,7 +173,7 @@ async def test_nothing_of_a_saga_stays_behind() -> None:
         impatient.clear()
         await eventually(lambda: not ours(), what="tasks have ended")
         gc.collect()
-        assert not [each for each in gc.get_objects() if isinstance(each, Driver)]
+        assert not [each for each in gc.get_objects() if type(each) is Driver]
 
 
 @pytest.mark.parametrize(("size", "asked"), [(10, 0), (100_000, 1)])
