@@ -1,8 +1,9 @@
 """A page of a list of sagas, for a bounded amount of work, whatever is in the ledger and whatever is asked for.
 
-1. **Choose the way.** Every filter that has an index offers a way to the wanted sagas (`lanes`). Each is probed: how
-   many of its rows lie ahead, or, where that is more than `PROBE`, how densely they lie. The sparsest is walked. The
-   walk begins where all of them have begun, so a label of last month's sagas is not looked for in this month's.
+1. **Choose the way.** Every filter that has an index offers a way to the wanted sagas (`lanes`). One along which
+   nothing is left to be asked is walked at once. Else each is probed: how many of its rows lie ahead, or, where that is
+   more than `PROBE`, how densely they lie. The sparsest is walked, from where all of them have begun, so a label of
+   last month's sagas is not looked for in this month's.
 2. **Walk.** Rows are taken in slices and asked the remaining conditions; the lanes of the way are merged. After a slice
    in which nothing was wanted, the walk leaps to where all ways go on.
 3. **Give up in time.** A page looks at `MOST_VISITS` rows at most (and at one slice of each lane). What was found until
@@ -102,8 +103,8 @@ class _Walk:
         ways = lanes.ways(self._wanted)
         if "updated" in self._conditions and self._is_window_narrow():
             ways.append(lanes.way_of_window(self._wanted))
-        way = ways[0]
-        if len(ways) > 1:
+        way = ways[0] if len(ways) == 1 else self._complete(ways, bounds)
+        if way is None:
             start = self._start(ways, bounds)
             if start is None:
                 return Found([], None)
@@ -112,6 +113,24 @@ class _Walk:
         others = [each for each in ways if each is not way]
         size = min(self._limit + 1, max(SHORT_SLICE, 2 * self._limit // len(way.lanes)))
         return self._merged([self._stops(lane, bounds, size, others) for lane in way.lanes])
+
+    def _complete(self, ways: Sequence[Way], bounds: _Bounds) -> Way | None:
+        """A way along which nothing is left to be asked: there is no need to find out which one is sparse. A lane that
+        would spoil that is left out if it is empty, as the one of sagas that chose their participant mostly is.
+        """
+        for way in ways:
+            if way.is_window:
+                continue
+            spoiling = [lane for lane in way.lanes if self._remaining(lane)]
+            if not spoiling:
+                return way
+            if len(spoiling) == 1 and len(way.lanes) > 1 and self._row(spoiling[0], bounds, 0) is None:
+                return lanes.Way(tuple(lane for lane in way.lanes if lane is not spoiling[0]))
+        return None
+
+    def _remaining(self, lane: Lane) -> list[Condition]:
+        """What is left to be asked of the sagas of a lane."""
+        return [condition for name, condition in self._conditions.items() if name not in lane.covers]
 
     def _merged(self, stops: Sequence[Iterator[_Stop]]) -> Found:
         found: list[Position] = []
@@ -166,7 +185,7 @@ class _Walk:
 
     def _stops(self, lane: Lane, bounds: _Bounds, size: int, others: Sequence[Way]) -> Iterator[_Stop]:
         """What is wanted of a lane: all of it, or what fulfils the remaining conditions."""
-        remaining = [condition for name, condition in self._conditions.items() if name not in lane.covers]
+        remaining = self._remaining(lane)
         if remaining:
             yield from self._wanted_stops(lane, bounds, remaining, others)
             return
