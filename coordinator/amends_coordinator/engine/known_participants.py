@@ -31,6 +31,7 @@ class KnownParticipants:
     def __init__(self) -> None:
         self._participants: dict[str, ParticipantRow] = {}
         self._instances: dict[str, dict[str, InstanceRow]] = {}
+        self._served_by_instance: dict[tuple[str, str], tuple[str, ...]] = {}
         self._by_service: dict[str, tuple[InstanceRow, ...]] = {}
         self._schemas: dict[str, FileDescriptorSet] = {}
         self._fingerprints: dict[str, Fingerprints] = {}
@@ -123,17 +124,23 @@ class KnownParticipants:
             instance = _static_instance(participant.name, how)
             self._instances[participant.name] = {STATIC_ID: instance}
 
-    def put_instance(self, instance: InstanceRow) -> None:
-        """Add or replace an instance."""
+    def put_instance(self, instance: InstanceRow, services: tuple[str, ...] | None = None) -> None:
+        """Add or replace an instance. `services`: what it serves itself, which during a deployment isn't what the next
+        one of its name does; None where only what was said last in its name is known.
+        """
         self._instances.setdefault(instance.participant, {})[instance.instance_id] = instance
+        if services is not None:
+            self._served_by_instance[instance.participant, instance.instance_id] = services
 
     def drop_instance(self, name: str, instance_id: str) -> None:
         """Forget an instance."""
         del self._instances[name][instance_id]
+        self._served_by_instance.pop((name, instance_id), None)
 
     def drop(self, name: str) -> None:
         """Forget a participant."""
-        self._instances.pop(name, None)
+        for instance_id in self._instances.pop(name, {}):
+            self._served_by_instance.pop((name, instance_id), None)
         self._fingerprints.pop(name, None)
         del self._participants[name], self._schemas[name]
 
@@ -141,9 +148,10 @@ class KnownParticipants:
         """Put the instances together by service."""
         by_service: dict[str, list[InstanceRow]] = {}
         for name in sorted(self._participants):
-            rows = self.instances_of(name)
-            for service in self._participants[name].services:
-                by_service.setdefault(service, []).extend(rows)
+            said_last = self._participants[name].services
+            for row in self.instances_of(name):
+                for service in self._served_by_instance.get((name, row.instance_id), said_last):
+                    by_service.setdefault(service, []).append(row)
         self._by_service = {service: tuple(rows) for service, rows in by_service.items()}
 
 

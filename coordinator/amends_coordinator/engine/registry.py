@@ -100,7 +100,7 @@ class Registry:
                 await self._ledger.put_participant(participant, instance)
                 self._stored_lease_ends[instance.participant, instance.instance_id] = instance.lease_end_time
             self._known.put(participant)
-            self._known.put_instance(instance)
+            self._known.put_instance(instance, participant.services)
             self._known.index()
             self._telemetry.participant_announced(instance, participant.services)
             return self._known.announced_one(participant, now)
@@ -186,7 +186,7 @@ class Registry:
     def may_serve(self, participant: str, service: str) -> bool:
         """See `ports.directory.Directory.may_serve`."""
         known = self._known.get(participant)
-        return known is None or service in known.services
+        return known is None or service in known.services or participant in self.serving(service)
 
     def instances(self, *, service: str, participant: str) -> Sequence[InstanceRow]:
         """See `ports.directory.Directory.instances`."""

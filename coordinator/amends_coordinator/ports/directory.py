@@ -20,8 +20,8 @@ class Directory(Protocol):
         ...
 
     def may_serve(self, participant: str, service: str) -> bool:
-        """Whether a participant serves `service` (a full name), by what it said of itself last; also while it is away.
-        True if nothing is known of it, because it was taken out: nobody can tell.
+        """Whether a participant serves `service` (a full name), by what its processes say, or by what the last one
+        said while it is away. True if nothing is known of it, because it was taken out: nobody can tell.
         """
         ...
 

@@ -211,6 +211,24 @@ async def test_instances_in_a_stable_order_and_by_participant(bench: Bench) -> N
     assert bench.addresses("other") == []
 
 
+async def test_during_a_deployment_each_process_is_called_for_what_it_serves_itself(bench: Bench) -> None:
+    """L2: the old process and the new one renew in turns; calls of the new service never go to the old one, and it
+    counts as served all the time.
+    """
+    files = scenario_files()
+    files.file[-1].service.add(name="NewService")
+    new = f"{files.file[-1].package}.NewService"
+    old_process = announcement(instance="i-1", files=files)
+    new_process = announcement(instance="i-2", files=files, services=(SERVICE, new), address="127.0.0.1:2")
+    for each in (old_process, new_process, old_process, new_process, old_process):
+        await bench.registry.announce(each)
+        assert {row.instance_id for row in bench.registry.instances(service=new, participant="")} <= {"i-2"}
+    assert bench.addresses() == ["127.0.0.1:1", "127.0.0.1:2"]
+    assert bench.registry.may_serve("shop", new)
+    await bench.registry.withdraw("shop", "i-2")
+    assert not bench.registry.may_serve("shop", new)
+
+
 async def test_contradicting_descriptors_are_refused(bench: Bench) -> None:
     """Two participants may not announce one service with different descriptors; nothing changes."""
     await bench.registry.announce(announcement())
