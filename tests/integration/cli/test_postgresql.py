@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -119,14 +120,23 @@ def test_a_lock_that_somebody_else_has_for_a_while(postgres_ledger: str, runner:
     with (
         serving(with_password(postgres_ledger), tmp_path / "coordinator.log") as (process, address),
         psycopg.connect(postgres_ledger, autocommit=True) as somebody,
+        psycopg.connect(postgres_ledger, autocommit=True) as observer,
+        ThreadPoolExecutor(1) as beside,
     ):
         key = "hashtextextended('amends ledger in public', 0)"
-        ended = somebody.execute(
-            "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks JOIN pg_stat_activity USING (pid) "
+        locks = (
+            "FROM pg_locks JOIN pg_stat_activity USING (pid) "
             "WHERE locktype = 'advisory' AND datname = current_database()"
-        ).fetchall()
+        )
+        # Somebody stands in line before the lock is free, or the coordinator could have it back at once.
+        locked = beside.submit(somebody.execute, f"SELECT pg_advisory_lock({key})".encode())
+        eventually_blocking(
+            lambda: observer.execute(f"SELECT pid {locks} AND NOT granted".encode()).fetchone() is not None,
+            what="somebody waits for the lock",
+        )
+        ended = observer.execute(f"SELECT pg_terminate_backend(pid, 5000) {locks} AND granted".encode()).fetchall()
         assert ended == [(True,)]
-        somebody.execute(f"SELECT pg_advisory_lock({key})".encode())
+        locked.result(timeout=30)
         eventually_blocking(
             lambda: "the ledger is in use: session" in (tmp_path / "coordinator.log").read_text(),
             what="it asks for the lock in vain",
