@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import contextmanager
 
 import grpc
 
@@ -38,8 +39,9 @@ async def changes_of(sagas: SagaServiceStub, saga_id: str, lost: Lost) -> AsyncG
                 yield message.saga
             return
         except grpc.aio.AioRpcError as error:
-            if not heard or error.code() not in BROKEN_OFF:
-                raise
+            with _cancellation_heard():
+                if not heard or error.code() not in BROKEN_OFF:
+                    raise
         finally:
             stream.cancel()
         lost()
@@ -53,7 +55,8 @@ async def lists_of(
     pauses, heard = Pauses(), False
     while True:
         try:
-            found = [saga async for saga in newest(sagas, wanted, limit())]
+            with _cancellation_heard():
+                found = [saga async for saga in newest(sagas, wanted, limit())]
         except grpc.aio.AioRpcError as error:
             if not heard or error.code() not in BROKEN_OFF:
                 raise
@@ -63,3 +66,14 @@ async def lists_of(
         pauses, heard = Pauses(), True
         yield found
         await asyncio.sleep(ASK_INTERVAL_S)
+
+
+@contextmanager
+def _cancellation_heard() -> Generator[None]:
+    """gRPC keeps a cancellation to itself where a call ends in the same moment, and Ctrl-C would be lost."""
+    try:
+        yield
+    finally:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
