@@ -15,6 +15,8 @@ from amends.participant.refusals import NotInStep
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping
 
+    from amends.participant.guards import Guard, SyncGuard
+
 SagaId = NewType("SagaId", str)
 """Chosen by whoever started the saga."""
 
@@ -63,11 +65,14 @@ _TARGETS: Mapping[str, ActionTarget] = {target.value: target for target in Actio
 class CallState:
     """What changes while a call is carried out; everything else about it is fixed when it arrives."""
 
-    __slots__ = ("abort_reason", "answered")
+    __slots__ = ("abort_reason", "answered", "guard", "wrapped")
 
     def __init__(self) -> None:
         self.abort_reason: bytes | None = None
         self.answered = False
+        self.guard: Guard | SyncGuard | None = None
+        self.wrapped = False
+        """Whether something listens to a guard: only then may one be opened."""
 
 
 def _no_deadline() -> float | None:

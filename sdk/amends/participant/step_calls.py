@@ -10,6 +10,8 @@ A handler may end in these ways, and only the first four prove anything (semanti
 * it returns nothing, or a message of another type: logged, sent as `INTERNAL`;
 * it is cancelled, because the caller is gone or its deadline is over: nobody hears an answer.
 
+A handler that opened a guard (`guards`) has it decide with: it commits after the return, and rolls back after all else.
+
 And it isn't run at all where the metadata or the request can't be read (`UNIMPLEMENTED`: the two ends speak different
 versions), and where `key_memory` knows the key from another request or a running copy (`ABORTED`: unknown).
 
@@ -18,11 +20,12 @@ Calls that no coordinator made have no step; they get the same answers without i
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextvars import Token
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import grpc
 from google.protobuf.message import DecodeError, Message
@@ -31,12 +34,15 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from amends.participant import wire
 from amends.participant.context import StepContext, enter, leave, step_of
+from amends.participant.guards import Answer, Guard
 from amends.participant.in_flight import CallsInFlight
 from amends.participant.key_memory import KeyInUseError, KeyMemory
 from amends.participant.refusals import NotInStep, Rejected, TryLater
 from amends.participant.services import ServedService, place_of
 
 log = logging.getLogger("amends.participant")
+
+T = TypeVar("T")
 
 Pairs: TypeAlias = Iterable[tuple[str, str | bytes]]
 
@@ -134,8 +140,9 @@ class StepCalls(grpc.GenericRpcHandler):
             finally:
                 self._in_flight.end()
 
-        # Without a deserialiser the request comes as the bytes that were sent: the same ones with every attempt.
-        return grpc.unary_unary_rpc_method_handler(answer, response_serializer=method.handler.response_serializer)
+        # Without a deserialiser the request comes as the bytes that were sent: the same ones with every attempt. A
+        # guard's answer is bytes too: those that it has written down.
+        return grpc.unary_unary_rpc_method_handler(answer)
 
     async def _carry_out(self, method: _Method, metadata: Pairs, request: bytes, context: Context) -> object:
         step: StepContext | None = None
@@ -164,7 +171,7 @@ class StepCalls(grpc.GenericRpcHandler):
             return await method.behaviour(_parsed(method, request), context)
         self._keys.begin(step, method.name, request)
         try:
-            return await _run_step(method.behaviour, step, _parsed(method, request), context)
+            return await _run_step(method, step, _parsed(method, request), context)
         finally:
             self._keys.end(step)
 
@@ -192,9 +199,32 @@ def _parsed(method: _Method, request: bytes) -> Message:
         ) from problem
 
 
-async def _run_step(behaviour: Behaviour, step: StepContext, request: Message, context: Context) -> object:
+async def _run_step(method: _Method, step: StepContext, request: Message, context: Context) -> object:
+    """Run a handler, and let the guard that it opened decide how the call ends."""
+    returned: object = None
+    fault: BaseException | None = None
+    try:
+        returned = await _run_handler(method.behaviour, step, request, context)
+    except BaseException as raised:  # noqa: BLE001 - everything is raised again, below
+        fault = raised
+    guard = cast("Guard | None", step.state.guard)
+    if guard is not None and not isinstance(fault, asyncio.CancelledError) and guard.verdict is not None:
+        return guard.verdict
+    if guard is not None and fault is None and isinstance(returned, method.response) and _code(context) == 0:
+        return await _to_the_end(guard.returned(returned, abort_reason=step.state.abort_reason))
+    if guard is not None:
+        verdict = await _to_the_end(guard.raised(fault or RuntimeError("the handler answered without a response")))
+        if verdict is not None:
+            return verdict
+    if fault is not None:
+        raise fault
+    return returned
+
+
+async def _run_handler(behaviour: Behaviour, step: StepContext, request: Message, context: Context) -> object:
     """Run a handler with its step and the caller's trace as the current ones."""
     token, trace = enter(step), _enter_trace(step)
+    step.state.wrapped = True
     try:
         return await behaviour(request, context)
     finally:
@@ -203,16 +233,36 @@ async def _run_step(behaviour: Behaviour, step: StepContext, request: Message, c
         leave(step, token)
 
 
+async def _to_the_end(deciding: Coroutine[Any, Any, T]) -> T:
+    """What a guard decides, which runs to its end also when the caller is gone: half a commit is none."""
+    task = asyncio.create_task(deciding, name="amends-guard")
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled() and task.exception() is not None:
+            log.warning("nobody hears of it any more: %s", task.exception(), exc_info=task.exception())
+        raise
+
+
 def _answered(method: _Method, step: StepContext | None, returned: object, context: Context) -> object:
+    """What is sent: bytes, or a refusal."""
+    if isinstance(returned, wire.Refusal):
+        return returned
     if _code(context) != 0:
-        return returned  # set by the handler in gRPC's own way: gRPC sends that code and drops what was returned
-    if not isinstance(returned, method.response):
+        return b""  # set by the handler in gRPC's own way: gRPC sends that code and drops what was returned
+    abort_reason = step.state.abort_reason if step is not None else None
+    if isinstance(returned, Answer):
+        response, abort_reason = returned.response, returned.abort_reason
+    elif isinstance(returned, method.response):
+        response = returned.SerializeToString()
+    else:
         refusal = wire.wrong_response(method.name, expected=method.response.DESCRIPTOR.full_name, got=returned)
         log.error("%s: %s%s", place_of(method.behaviour), refusal.text, _named(step))
         return refusal
-    if step is not None and step.state.abort_reason is not None:
-        context.set_trailing_metadata((*_trailers(context), (wire.ABORT_TRAILER, step.state.abort_reason)))
-    return returned
+    if abort_reason is not None:
+        context.set_trailing_metadata((*_trailers(context), (wire.ABORT_TRAILER, abort_reason)))
+    return response
 
 
 def _enter_trace(step: StepContext) -> Token[Any] | None:  # Any: what a context of OpenTelemetry is, is its business

@@ -1,0 +1,85 @@
+"""What a handler may open around its work (`amends.barrier`), and how it decides with the wrapper how the call ends.
+
+A guard is noted in the call's state when the handler opens it. Leaving its block ends nothing: what it guards becomes
+true only after the handler has returned, together with the response. So the wrapper tells the guard how the handler
+ended, and sends what the guard makes of it:
+
+* a guard that was decided when it was opened (the key is known) has its `verdict` from then on, and that is sent,
+  whatever the handler did: nothing in user code can swallow it;
+* after a normal return, `returned` commits and gives the answer; where it raises, nothing is known (`UNKNOWN`);
+* after everything else, `raised` rolls back, and gives the refusal if it has written one down.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from amends.participant.wire import Refusal
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The call succeeds.
+
+    Attributes:
+        response: the response's bytes.
+        abort_reason: UTF-8; the saga is to be rolled back all the same. None: it is not.
+    """
+
+    response: bytes
+    abort_reason: bytes | None = None
+
+
+Verdict: TypeAlias = Answer | Refusal
+
+
+class Decided(BaseException):
+    """Leaves the handler: its guard has a verdict. No `Exception`, so that user code does not catch it by accident."""
+
+
+class Guard(Protocol):
+    """A guard of a handler on the event loop. Each of its methods is called at most once, and never both."""
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """How the call was decided when the guard was opened; None: the handler decides."""
+        ...
+
+    async def returned(self, response: Message, *, abort_reason: bytes | None) -> Verdict:
+        """The handler returned `response`: make what it did true, and answer with it.
+
+        Runs to its end also when the caller is gone.
+
+        Raises:
+            Exception: it isn't known whether it became true.
+        """
+        ...
+
+    async def raised(self, fault: BaseException) -> Verdict | None:
+        """The handler ended otherwise: undo what it did. A verdict where one was written down, None to answer as ever.
+
+        Raises:
+            Exception: what has become of it isn't known.
+        """
+        ...
+
+
+class SyncGuard(Protocol):
+    """The same for a handler in a thread."""
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """See `Guard`."""
+        ...
+
+    def returned(self, response: Message, *, abort_reason: bytes | None) -> Verdict:
+        """See `Guard`."""
+        ...
+
+    def raised(self, fault: BaseException) -> Verdict | None:
+        """See `Guard`."""
+        ...
