@@ -10,10 +10,14 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, NewType, TypeVar
 
+from google.protobuf import descriptor_pool, message_factory
+
 from amends.participant.refusals import NotInStep
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping
+
+    from google.protobuf.message import Message
 
     from amends.participant.guards import Guard, SyncGuard
 
@@ -62,17 +66,42 @@ _DIRECTIONS: Mapping[str, Direction] = {direction.value: direction for direction
 _TARGETS: Mapping[str, ActionTarget] = {target.value: target for target in ActionTarget}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedCall:
+    """What carries out a call and listens to its guard: without one no guard may be opened.
+
+    Attributes:
+        participant: who serves it.
+        method: "package.Service/Method".
+        request: the request's bytes, as they came.
+        threaded: whether the handler is a plain `def`, whose guard is a `SyncGuard`; else it is a `Guard`.
+    """
+
+    participant: str
+    method: str
+    request: bytes
+    threaded: bool
+
+
 class CallState:
     """What changes while a call is carried out; everything else about it is fixed when it arrives."""
 
-    __slots__ = ("abort_reason", "answered", "guard", "wrapped")
+    __slots__ = ("abort_reason", "answered", "guard", "served", "stored_action")
 
     def __init__(self) -> None:
         self.abort_reason: bytes | None = None
         self.answered = False
         self.guard: Guard | SyncGuard | None = None
-        self.wrapped = False
-        """Whether something listens to a guard: only then may one be opened."""
+        self.served: ServedCall | None = None
+        self.stored_action: StoredAction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAction:
+    """What a guard found of the action that a compensation undoes: "package.Service/Method", the response's bytes."""
+
+    method: str
+    response: bytes
 
 
 def _no_deadline() -> float | None:
@@ -140,6 +169,26 @@ class StepContext:
                 "only calls made by a coordinator do"
             )
         return step
+
+    @property
+    def action_response(self) -> Message | None:
+        """On a compensation below a barrier that knows the action: what the action answered. None everywhere else.
+
+        Raises:
+            NotInStep: this process has not loaded the proto of the action's method.
+        """
+        stored = self.state.stored_action
+        if stored is None:
+            return None
+        try:
+            described = descriptor_pool.Default().FindMethodByName(stored.method.replace("/", "."))
+        except KeyError:
+            raise NotInStep(
+                f"what {stored.method} answered is stored, but this process knows no such method: import the module "
+                "generated from its proto"
+            ) from None
+        response: Message = message_factory.GetMessageClass(described.output_type).FromString(stored.response)
+        return response
 
     def time_remaining(self) -> float | None:
         """Seconds until the call's deadline, at least 0; None if it has none. Hand it on to what you call."""

@@ -33,6 +33,8 @@ class Rejected(AmendsError):
         message: for people; sent to the coordinator and shown with the saga. Cut after 1,024 bytes of UTF-8.
         reason: for programs, in UPPER_SNAKE_CASE, such as "CARD_DECLINED"; sent as `google.rpc.ErrorInfo.reason`.
         code: one of `REFUSAL_CODES`. Any other would not be read as a no, so it is a `ValueError`.
+        sealed: the promise that this key will never run from now on, whatever arrives: only for participants that
+            keep a durable mark of it by hand. The barrier writes that mark, and seals by itself.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Rejected(AmendsError):
         *,
         reason: str = "REJECTED",
         code: grpc.StatusCode = grpc.StatusCode.FAILED_PRECONDITION,
+        sealed: bool = False,
     ) -> None:
         if code not in REFUSAL_CODES:
             allowed = ", ".join(sorted(known.name for known in REFUSAL_CODES))
@@ -49,7 +52,7 @@ class Rejected(AmendsError):
                 f"use one of {allowed}; for 'not now', raise TryLater"
             )
         super().__init__(message)
-        self.message, self.reason, self.code = message, reason, code
+        self.message, self.reason, self.code, self.sealed = message, reason, code, sealed
 
 
 class TryLater(AmendsError):

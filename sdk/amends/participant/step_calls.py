@@ -13,7 +13,8 @@ A handler may end in these ways, and only the first four prove anything (semanti
 A handler that opened a guard (`guards`) has it decide with: it commits after the return, and rolls back after all else.
 
 And it isn't run at all where the metadata or the request can't be read (`UNIMPLEMENTED`: the two ends speak different
-versions), and where `key_memory` knows the key from another request or a running copy (`ABORTED`: unknown).
+versions), and where `key_memory` knows the key from another request (`ABORTED`: unknown). A copy of a call that is
+running waits for its end first.
 
 Calls that no coordinator made have no step; they get the same answers without it.
 """
@@ -33,7 +34,7 @@ from opentelemetry import context as telemetry_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from amends.participant import wire
-from amends.participant.context import StepContext, enter, leave, step_of
+from amends.participant.context import ServedCall, StepContext, enter, leave, step_of
 from amends.participant.guards import Answer, Guard
 from amends.participant.in_flight import CallsInFlight
 from amends.participant.key_memory import KeyInUseError, KeyMemory
@@ -169,7 +170,10 @@ class StepCalls(grpc.GenericRpcHandler):
     async def _run(self, method: _Method, step: StepContext | None, request: bytes, context: Context) -> object:
         if step is None:
             return await method.behaviour(_parsed(method, request), context)
-        self._keys.begin(step, method.name, request)
+        await self._keys.begin(step, method.name, request)
+        step.state.served = ServedCall(
+            participant=self._participant, method=method.name, request=request, threaded=False
+        )
         try:
             return await _run_step(method, step, _parsed(method, request), context)
         finally:
@@ -224,7 +228,6 @@ async def _run_step(method: _Method, step: StepContext, request: Message, contex
 async def _run_handler(behaviour: Behaviour, step: StepContext, request: Message, context: Context) -> object:
     """Run a handler with its step and the caller's trace as the current ones."""
     token, trace = enter(step), _enter_trace(step)
-    step.state.wrapped = True
     try:
         return await behaviour(request, context)
     finally:

@@ -26,6 +26,7 @@ TEXT_LIMIT_BYTES = 1024
 REASON_LIMIT_BYTES = 256
 
 EXECUTED_TRAILER = "amends-executed"
+SEALED_TRAILER = "amends-sealed"
 ABORT_TRAILER = "amends-abort-bin"
 DETAILS_TRAILER = "grpc-status-details-bin"
 
@@ -45,7 +46,8 @@ def rejected(refusal: Rejected, *, participant: str) -> Refusal:
     """A clear no, with the participant's reason as `ErrorInfo`."""
     text = _cut(refusal.message, TEXT_LIMIT_BYTES)
     info = error_details_pb2.ErrorInfo(domain=participant, reason=_cut(refusal.reason, REASON_LIMIT_BYTES))
-    return Refusal(code=refusal.code, text=text, trailers=(_details(refusal.code, text, info),))
+    seal: Trailers = ((SEALED_TRAILER, "1"),) if refusal.sealed else ()
+    return Refusal(code=refusal.code, text=text, trailers=(*seal, _details(refusal.code, text, info)))
 
 
 def not_now(refusal: TryLater) -> Refusal:

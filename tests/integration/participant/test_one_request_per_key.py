@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import grpc
 import pytest
 
-from amends.participant.context import StepContext
+from amends.participant.context import IdempotencyKey, StepContext
 from amends.participant.key_memory import KeyInUseError, KeyMemory
 from shop.inventory.v1.inventory_pb2 import ReserveRequest, ReserveResponse
 from tests.integration.participant.calls import RESERVE, ReserveContext, as_step
@@ -60,26 +62,32 @@ async def test_f06_fifty_mixed_calls_at_once_run_one_body_at_a_time() -> None:
     assert len(served) == 1
 
 
-async def test_a_copy_of_a_running_call_does_not_run() -> None:
-    """S2, S5: the handler of an attempt that nobody waits for any more still runs; the next attempt is told so."""
-    began, goes_on = asyncio.Event(), asyncio.Event()
+async def test_a_copy_waits_for_the_call_that_runs() -> None:
+    """S2, S5: the handler of an attempt that nobody waits for any more still runs; the next begins after its end."""
+    began, goes_on, events = asyncio.Event(), asyncio.Event(), list[str]()
 
     async def behaviour(request: ReserveRequest, context: ReserveContext) -> ReserveResponse:
+        if began.is_set():
+            events.append("the copy begins")
+            return ReserveResponse(reservation_id="r-1")
         began.set()
         try:
             await asyncio.Event().wait()
         finally:
             await goes_on.wait()  # cleans up, and takes its time for it
+            events.append("the first ends")
         raise AssertionError
 
     async with serving(behaviour) as channel:
         first = asyncio.create_task(reserve(channel, as_step(), timeout_s=0.2))
         await began.wait()
         assert (await first).code is grpc.StatusCode.DEADLINE_EXCEEDED
-        copy = await reserve(channel, as_step(amends_attempt="2"))
+        copy = asyncio.create_task(reserve(channel, as_step(amends_attempt="2")))
+        too_late = await reserve(channel, as_step(amends_attempt="3"), timeout_s=0.2)
         goes_on.set()
-    assert copy.code is ABORTED
-    assert "a copy of this call is running" in copy.text
+        assert (await copy).code is OK
+    assert too_late.code in {ABORTED, grpc.StatusCode.DEADLINE_EXCEEDED}
+    assert events == ["the first ends", "the copy begins"]
 
 
 async def test_a_request_that_does_not_parse_does_not_run() -> None:
@@ -102,18 +110,36 @@ def step(saga_id: str) -> StepContext:
     return StepContext.from_metadata(as_step(saga_id))
 
 
-def test_the_memory_is_bounded_and_running_calls_never_fall_out_of_it() -> None:
+async def test_the_memory_is_bounded_and_running_calls_never_fall_out_of_it() -> None:
     """F06: the keys that came last are remembered longest; ended ones beyond the bound are forgotten."""
     memory = KeyMemory(limit=2)
-    memory.begin(step("runs"), RESERVE, b"ten")
+    await memory.begin(step("runs"), RESERVE, b"ten")
     for saga_id in ("a", "b", "c"):
-        memory.begin(step(saga_id), RESERVE, b"ten")
+        await memory.begin(step(saga_id), RESERVE, b"ten")
         memory.end(step(saga_id))
-    memory.begin(step("a"), RESERVE, b"ninety-nine")  # forgotten: nobody can tell any more
+    await memory.begin(step("a"), RESERVE, b"ninety-nine")  # forgotten: nobody can tell any more
     for saga_id in ("runs", "b", "c"):
         with pytest.raises(KeyInUseError, match="another request"):
-            memory.begin(step(saga_id), RESERVE, b"ninety-nine")
+            await memory.begin(step(saga_id), RESERVE, b"ninety-nine")
     with pytest.raises(KeyInUseError, match="another request"):
-        memory.begin(step("c"), f"{RESERVE}Again", b"ten")
+        await memory.begin(step("c"), f"{RESERVE}Again", b"ten")
+    copy = asyncio.create_task(memory.begin(step("runs"), RESERVE, b"ten"))
+    await asyncio.sleep(0)
+    memory.end(step("runs"))
+    await copy
+
+
+def test_a_copy_in_a_thread_waits_and_gives_up_at_its_deadline() -> None:
+    """S2, S5: the same for calls that have a thread of their own, and for the undo of an action that runs."""
+    memory = KeyMemory()
+    memory.begin_in_thread(step("order-1"), RESERVE, b"ten")
+    key = step("order-1").key
+    undo = replace(step("order-1"), key=IdempotencyKey(f"{key}/undo"), action_key=key, remaining=lambda: 0.0)
     with pytest.raises(KeyInUseError, match="is running"):
-        memory.begin(step("runs"), RESERVE, b"ten")
+        memory.begin_in_thread(replace(step("order-1"), remaining=lambda: 0.0), RESERVE, b"ten")
+    with pytest.raises(KeyInUseError, match="is running"):
+        memory.begin_in_thread(undo, RESERVE, b"ten")
+    with ThreadPoolExecutor() as threads:
+        waiting = threads.submit(memory.begin_in_thread, replace(undo, remaining=lambda: None), RESERVE, b"ten")
+        memory.end(step("order-1"))
+        waiting.result(10)
