@@ -13,6 +13,7 @@ from amends_coordinator.core.saga import idempotency_key
 from amends_coordinator.core.states import DeadLetterReason, Direction, IntentState, Outcome, Resolution, SagaState
 from amends_coordinator.definitions.keys import key_uuid
 from amends_coordinator.engine.connections import connection_message
+from amends_coordinator.grpc_api.unreadable_payloads import show_as_bytes
 from amends_coordinator.ports.ledger import UnreadableDefinitionError
 from amends_coordinator.ports.repairs import FoundLetter
 
@@ -110,7 +111,7 @@ def saga_with_rows(stored: StoredSaga, definition: CompiledDefinition, *, ledger
     message = saga_with_dead_letters(stored, definition)
     for intent in stored.saga.intents:
         message.intents.append(_intent(stored, intent, definition, ledger_name))
-    return message
+    return show_as_bytes(message, definition)
 
 
 def saga_with_dead_letters(stored: StoredSaga, definition: CompiledDefinition) -> saga_pb2.Saga:

@@ -8,15 +8,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import grpc
+from google.protobuf import empty_pb2, field_mask_pb2, struct_pb2, wrappers_pb2
+from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]  # has stubs, but no py.typed
 
-from amends.v1 import operator_service_pb2, registry_service_pb2, saga_service_pb2
+from amends.v1 import error_reason_pb2, operator_service_pb2, registry_service_pb2, saga_service_pb2
 from amends_coordinator.grpc_api.gate import Gate
 from amends_coordinator.grpc_api.handlers import service_handler
 from amends_coordinator.grpc_api.known_definitions import KnownDefinitions
+from amends_coordinator.grpc_api.known_types import KnownTypes
 from amends_coordinator.grpc_api.operator_service import OperatorService
+from amends_coordinator.grpc_api.reflection import Reflection, own_files
 from amends_coordinator.grpc_api.registry_service import RegistryService
 from amends_coordinator.grpc_api.saga_service import SagaService
-from amends_coordinator.grpc_api.standard import HEALTH_SERVICE, Health, add_reflection
+from amends_coordinator.grpc_api.standard import HEALTH_FILE, HEALTH_SERVICE, Health
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import ServiceDescriptor
@@ -32,6 +36,16 @@ SAGA_SERVICE: ServiceDescriptor = saga_service_pb2.DESCRIPTOR.services_by_name["
 REGISTRY_SERVICE: ServiceDescriptor = registry_service_pb2.DESCRIPTOR.services_by_name["RegistryService"]
 OPERATOR_SERVICE: ServiceDescriptor = operator_service_pb2.DESCRIPTOR.services_by_name["OperatorService"]
 PUBLIC_SERVICES = (SAGA_SERVICE, REGISTRY_SERVICE, OPERATOR_SERVICE)
+SERVED_FILES = (
+    *(service.file for service in PUBLIC_SERVICES),
+    error_reason_pb2.DESCRIPTOR,
+    HEALTH_FILE,
+    # Details of errors, and types of protobuf's own that a payload may hold although none of ours does.
+    *(
+        module.DESCRIPTOR
+        for module in (error_details_pb2, status_pb2, empty_pb2, field_mask_pb2, struct_pb2, wrappers_pb2)
+    ),
+)
 
 MESSAGE_LIMIT_BYTES = 4 << 20
 """The greatest request that gRPC reads at all, unless four payloads are larger: gRPC's own default."""
@@ -97,7 +111,8 @@ class Api:
         self._server.add_generic_rpc_handlers(handlers)
         names = [service.full_name for service in PUBLIC_SERVICES]
         self.health = Health(self._server, names)
-        add_reflection(self._server, (*names, HEALTH_SERVICE))
+        types = KnownTypes(own_files(SERVED_FILES), registry=registry, ledger=ledger)
+        self._server.add_generic_rpc_handlers(Reflection((*names, HEALTH_SERVICE), types).handlers())
 
     def bind(self) -> int:
         """Take the port, without answering on it yet; answers its number.

@@ -1,17 +1,11 @@
-"""The standard services beside ours, as their packages ship them: health and server reflection.
-
-Both packages are untyped; this is the one place that touches them.
-"""
+"""The standard health service, as its package ships it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
 import grpc
-
-# grpcio-health-checking and grpcio-reflection ship no types.
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc  # type: ignore[import-untyped]  # ships no types
-from grpc_reflection.v1alpha import reflection  # type: ignore[import-untyped]  # ships no types
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,6 +15,7 @@ _health: Any = health
 _health_grpc: Any = health_pb2_grpc
 
 HEALTH_SERVICE = "grpc.health.v1.Health"
+HEALTH_FILE: Any = health_pb2.DESCRIPTOR  # Any: untyped, see above
 OVERALL = ""
 """The name under which health is asked for the whole process."""
 
@@ -53,8 +48,3 @@ class Health:
     async def end(self) -> None:
         """Say for good that requests won't be answered."""
         await self._servicer.enter_graceful_shutdown()
-
-
-def add_reflection(server: grpc.aio.Server, services: Iterable[str]) -> None:
-    """Let clients without our protos, such as grpcurl, ask for the types of these services."""
-    reflection.enable_server_reflection((*services, reflection.SERVICE_NAME), server)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from google.protobuf.wrappers_pb2 import BytesValue
 
 from amends.v1 import saga_pb2
 from amends_coordinator.core.ids import Instant
@@ -40,6 +41,22 @@ def test_saga_with_rows() -> None:
     assert message.node == "host-1"
     assert message.create_time.ToMicroseconds() == NOW
     assert not message.HasField("end_time")
+
+
+def test_a_payload_that_does_not_parse_spoils_nothing_else() -> None:
+    """L2: a damaged payload is shown as bytes of no type, all others as they are: grpcurl prints nothing at all of an
+    answer in which one payload doesn't parse.
+    """
+    definition = compiled_errand()
+    stored = failed_saga(definition)
+    action, undo = stored.saga.intents
+    damaged = replace(stored.saga, intents=(replace(action, request=b"\xff\xff"), undo))
+    message = saga_with_rows(replace(stored, saga=damaged), definition, ledger_name="staging")
+    raw = BytesValue()
+    assert message.intents[0].request.Unpack(raw)
+    assert raw.value == b"\xff\xff"
+    assert message.intents[0].response.TypeName() == "scenario.v1.DoResponse"
+    assert message.intents[1].request.TypeName() == "scenario.v1.UndoRequest"
 
 
 def test_summary_leaves_the_rows_out() -> None:
