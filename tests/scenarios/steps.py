@@ -28,7 +28,7 @@ from uuid import uuid4
 
 import grpc
 
-from amends import Rejected, StepContext, TryLater, current_step
+from amends import NotDone, Rejected, StepContext, TryLater, current_step
 from scenario.v1.scenario_pb2 import (
     DoFindableRequest,
     DoRequest,
@@ -80,7 +80,7 @@ class ScriptedSteps(StepServiceServicer):
         try:
             effect_id = await self._play(name, step, context, undone)
             outcome = "ok"
-        except Exception as error:
+        except (Exception, NotDone) as error:
             outcome = type(error).__name__
             raise
         finally:

@@ -9,7 +9,7 @@ from amends.participant.errors import (
     InvalidParticipantError,
     NotStartedError,
 )
-from amends.participant.refusals import REFUSAL_CODES, NotInStep, Rejected, TryLater
+from amends.participant.refusals import REFUSAL_CODES, NotDone, NotInStep, Rejected, TryLater
 from amends.participant.server import ParticipantServer
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "DescriptorConflictError",
     "Direction",
     "InvalidParticipantError",
+    "NotDone",
     "NotInStep",
     "NotStartedError",
     "ParticipantServer",

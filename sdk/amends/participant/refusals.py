@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import grpc
 
 from amends.errors import AmendsError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import timedelta
 
 REFUSAL_CODES = frozenset(
@@ -23,7 +24,16 @@ REFUSAL_CODES = frozenset(
 """The codes that gRPC libraries never make themselves: only these prove that a participant said no (S4)."""
 
 
-class Rejected(AmendsError):
+class NotDone(BaseException):
+    """A handler says that nothing was done for this call. Raise one of its kinds: `Rejected` or `TryLater`.
+
+    Like `asyncio.CancelledError` and pytest's outcomes it is no `Exception`: it is no failure that code in between
+    could know how to handle, and an `except Exception` there must not turn a no into a success. What cleans up
+    (`finally`, `with`) runs as ever.
+    """
+
+
+class Rejected(NotDone):
     """A clear, final no: nothing was done for this call, and repeating it would not help.
 
     Raise it before anything is done, or where raising it undoes what was done (inside the transaction). The saga rolls
@@ -55,7 +65,7 @@ class Rejected(AmendsError):
         self.message, self.reason, self.code, self.sealed = message, reason, code, sealed
 
 
-class TryLater(AmendsError):
+class TryLater(NotDone):
     """Not now: nothing was done for this call, and repeating it later can help. Counts as not sent.
 
     Raise it only before anything was done: the coordinator takes it as proof that the call did not begin.
@@ -73,3 +83,25 @@ class TryLater(AmendsError):
 
 class NotInStep(AmendsError):
     """Asked for the current step where there is none, or after it was answered. The text says what to do instead."""
+
+
+def refusal_in(fault: BaseException) -> BaseException:
+    """The refusal that a group of exceptions comes down to, as `asyncio.TaskGroup` makes them; else the fault itself.
+
+    It is one only where every task that ended badly refused: what else went wrong beside it may have done something, so
+    that nothing is proven. Of several refusals a `Rejected` counts, and of these the first.
+    """
+    leaves = list(_leaves(fault))
+    refusals = [leaf for leaf in leaves if isinstance(leaf, NotDone)]
+    if len(refusals) < len(leaves):
+        return fault
+    return next((refusal for refusal in refusals if isinstance(refusal, Rejected)), refusals[0])
+
+
+def _leaves(fault: BaseException) -> Iterator[BaseException]:
+    if not isinstance(fault, BaseExceptionGroup):
+        yield fault
+        return
+    group = cast("BaseExceptionGroup[BaseException]", fault)
+    for each in group.exceptions:
+        yield from _leaves(each)

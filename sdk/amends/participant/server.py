@@ -25,12 +25,14 @@ import grpc
 
 from amends.coordinator_calls import check_target
 from amends.errors import InvalidAddressError
+from amends.participant.aio_server import ServedCalls
 from amends.participant.announcer import Announcement, Announcer
 from amends.participant.errors import CannotListenError, InvalidParticipantError, NotStartedError
 from amends.participant.health import Health
 from amends.participant.in_flight import CallsInFlight
 from amends.participant.services import ServedService, descriptors_of, read_servicer
 from amends.participant.step_calls import StepCalls
+from amends.participant.threads import HandlerThreads
 
 log = logging.getLogger("amends.participant")
 
@@ -50,6 +52,7 @@ class _Running:
     health: Health
     announcer: Announcer
     in_flight: CallsInFlight
+    threads: HandlerThreads
     stop_asked: asyncio.Event
 
 
@@ -66,6 +69,9 @@ class ParticipantServer:
         capacity: how many steps it carries out at once. A coordinator gives it no more; if several do together, it
             answers that it did not begin. 0: any number.
         stop_grace_s: how long calls in hand may take to finish when it stops.
+        threads: how many plain handlers (`def`) run at once; further calls of them wait for a thread, in order. Unary
+            methods may be plain. A thread can't be stopped: give whatever a plain handler waits for a timeout
+            (`current_step().time_remaining()`), or its call stays in flight and its process doesn't end.
 
     Raises:
         InvalidParticipantError: an argument can't be used; the text says which and why.
@@ -81,6 +87,7 @@ class ParticipantServer:
         advertise: str | None = None,
         capacity: int = 0,
         stop_grace_s: float = 5.0,
+        threads: int = 16,
     ) -> None:
         if not NAME.fullmatch(name):
             raise InvalidParticipantError(f"{name!r} is no name of a participant: it must match {NAME.pattern}")
@@ -88,9 +95,10 @@ class ParticipantServer:
             check_target(coordinator)
         except InvalidAddressError as problem:
             raise InvalidParticipantError(f"coordinator: {problem}") from problem
-        if not 0 <= port <= 65535 or capacity < 0 or stop_grace_s < 0:
+        if not 0 <= port <= 65535 or capacity < 0 or stop_grace_s < 0 or threads < 1:
             raise InvalidParticipantError(
-                f"port={port} must be 0 to 65535, capacity={capacity} and stop_grace_s={stop_grace_s} at least 0"
+                f"port={port} must be 0 to 65535, capacity={capacity} and stop_grace_s={stop_grace_s} at least 0, "
+                f"threads={threads} at least 1"
             )
         if advertise is None and host in WILDCARDS:
             raise InvalidParticipantError(
@@ -98,7 +106,7 @@ class ParticipantServer:
             )
         self._name, self._coordinator, self._capacity = name, coordinator, capacity
         self._host, self._wanted_port, self._advertise = host, port, advertise
-        self._stop_grace_s = stop_grace_s
+        self._stop_grace_s, self._threads = stop_grace_s, threads
         self._services: dict[str, ServedService] = {}
         self._running: _Running | None = None
         self._changing = asyncio.Lock()
@@ -196,10 +204,10 @@ class ParticipantServer:
 
     async def _start(self) -> _Running:
         in_flight, health = CallsInFlight(), Health(self._services)
-        services = self._services.values()
-        calls = StepCalls(self._name, services=services, capacity=self._capacity, in_flight=in_flight)
+        calls = StepCalls(self._name, capacity=self._capacity, in_flight=in_flight)
+        threads = HandlerThreads(self._threads)
         server = grpc.aio.server(options=SERVER_OPTIONS)
-        server.add_generic_rpc_handlers((calls,))
+        server.add_generic_rpc_handlers((ServedCalls(calls, services=self._services.values(), threads=threads),))
         health.serve_at(server)
         port = self._listen(server)
         await server.start()
@@ -217,6 +225,7 @@ class ParticipantServer:
             health=health,
             announcer=Announcer(announcement, coordinator=self._coordinator),
             in_flight=in_flight,
+            threads=threads,
             stop_asked=asyncio.Event(),
         )
 
@@ -241,6 +250,7 @@ class ParticipantServer:
         await running.server.stop(self._stop_grace_s)
         if not await running.in_flight.wait_idle(CLEAN_UP_S):
             log.warning("participant %s stops with %d calls that did not end", self._name, running.in_flight.count)
+        running.threads.close()
         await running.announcer.withdraw()
         log.info("participant %s stopped", self._name)
 

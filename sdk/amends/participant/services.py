@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import cast
 
 import grpc
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor import FileDescriptor, MethodDescriptor, ServiceDescriptor
-from google.protobuf.message import Message
 
 from amends.annotations import unknown_methods
 from amends.participant.errors import InvalidParticipantError
@@ -28,13 +27,6 @@ class ServedService:
     def name(self) -> str:
         """Its full name, "package.Service"."""
         return str(self.descriptor.full_name)
-
-    def responses(self) -> Mapping[str, type[Message]]:
-        """The response class of each method, by path."""
-        return {
-            f"/{self.name}/{method.name}": message_factory.GetMessageClass(method.output_type)
-            for method in self.descriptor.methods
-        }
 
 
 def read_servicer(servicer: object) -> list[ServedService]:
@@ -122,11 +114,10 @@ def _check_handlers(servicer: object, base: type, service: ServedService) -> Non
             f"`async def {missing[0]}(self, request, context)`; to serve less, make a proto with less"
         )
     for method in methods:
-        if not _is_asynchronous(servicer, method):
+        if _is_stream(method) and not _is_asynchronous(servicer, method):
             raise InvalidParticipantError(
-                f"{place_of(getattr(servicer, str(method.name)))} is a plain function, which would block every other "
-                "call: "
-                f"write `async def {method.name}(self, request, context)`"
+                f"{place_of(getattr(servicer, str(method.name)))} is a plain function, which only unary methods may "
+                f"be: write `async def {method.name}(self, request, context)`"
             )
 
 
@@ -162,6 +153,10 @@ def _base_for(servicer: object) -> str:
 def _is_inherited(servicer: object, base: type, method: str) -> bool:
     handler = getattr(servicer, method)
     return getattr(handler, "__func__", handler) is base.__dict__.get(method)
+
+
+def _is_stream(method: MethodDescriptor) -> bool:
+    return bool(method.client_streaming or method.server_streaming)
 
 
 def _is_asynchronous(servicer: object, method: MethodDescriptor) -> bool:

@@ -96,6 +96,12 @@ def wrong_response(method: str, *, expected: str, got: object) -> Refusal:
     return Refusal(code=grpc.StatusCode.INTERNAL, text=f"the handler of {method} {what}")
 
 
+def unsendable_response(method: str, fault: BaseException) -> Refusal:
+    """The handler ran to its end, and its response can't be made bytes of: what it did stands."""
+    text = f"the handler of {method} returned a response that can't be sent ({type(fault).__name__}); see its log"
+    return Refusal(code=grpc.StatusCode.INTERNAL, text=text)
+
+
 def error_reason(refusal: grpc.aio.AioRpcError) -> str:
     """The `ErrorInfo.reason` of an answer, "" if it has none or its details can't be read."""
     details = next((value for key, value in refusal.trailing_metadata() or () if key == DETAILS_TRAILER), None)

@@ -39,6 +39,24 @@ class Inventory(InventoryServiceServicer):
         return ReleaseResponse()
 
 
+PlainBehaviour = Callable[[ReserveRequest, grpc.ServicerContext], ReserveResponse]
+
+
+class PlainInventory(Inventory):
+    """The same with a plain `Reserve`, which runs in a thread, beside its asynchronous `Release`."""
+
+    def __init__(self, reserve: PlainBehaviour) -> None:
+        super().__init__()
+        self._plain = reserve
+
+    def Reserve(  # type: ignore[override] # the stubs that are generated here know asynchronous handlers only
+        self,
+        request: ReserveRequest,
+        context: grpc.ServicerContext,  # pyright: ignore[reportIncompatibleMethodOverride] # the same
+    ) -> ReserveResponse:
+        return self._plain(request, context)
+
+
 def as_step(saga_id: str = "order-1", **others: str) -> tuple[tuple[str, str], ...]:
     """What a coordinator sends with the action of step "reserve"; others are added, with "-" for "_"."""
     metadata = {

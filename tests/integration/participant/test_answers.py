@@ -18,6 +18,7 @@ from opentelemetry import trace
 
 from amends import ParticipantServer, Rejected, TryLater, current_step
 from shop.inventory.v1.inventory_pb2 import ReleaseResponse, ReserveRequest, ReserveResponse
+from shop.inventory.v1.inventory_pb2_grpc import InventoryServiceServicer
 from tests.integration.participant.calls import (
     NO_COORDINATOR,
     RESERVE,
@@ -51,8 +52,19 @@ class Answer:
 @asynccontextmanager
 async def serving(behaviour: Behaviour, *, capacity: int = 0) -> AsyncGenerator[grpc.aio.Channel]:
     """A channel to an inventory that reserves like this."""
-    server = ParticipantServer("inventory", coordinator=NO_COORDINATOR, capacity=capacity, stop_grace_s=0)
-    server.add(Inventory(behaviour))
+    async with serving_servicer(Inventory(behaviour), capacity=capacity) as channel:
+        yield channel
+
+
+@asynccontextmanager
+async def serving_servicer(
+    servicer: InventoryServiceServicer, *, capacity: int = 0, threads: int = 16
+) -> AsyncGenerator[grpc.aio.Channel]:
+    """A channel to a participant that serves it."""
+    server = ParticipantServer(
+        "inventory", coordinator=NO_COORDINATOR, capacity=capacity, stop_grace_s=0, threads=threads
+    )
+    server.add(servicer)
     async with server, grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         yield channel
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 import grpc
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool
+from grpc_health.v1.health_pb2_grpc import HealthServicer  # type: ignore[import-untyped] # ships no types
 
 from amends.participant import InvalidParticipantError, ParticipantServer
 from amends.participant.services import descriptors_of, read_servicer
@@ -41,7 +42,6 @@ def test_service_and_responses_are_found_through_the_generated_base() -> None:
     for servicer in (Inventory(), PickyInventory()):
         (service,) = read_servicer(servicer)
         assert service.name == SERVICE
-        assert service.responses() == {f"/{SERVICE}/Reserve": ReserveResponse, f"/{SERVICE}/Release": ReleaseResponse}
 
 
 def test_descriptors_are_complete_and_in_order() -> None:
@@ -75,13 +75,14 @@ class HalfInventory(InventoryServiceServicer):
         return ReserveResponse()
 
 
-class BlockingInventory(Inventory):
-    """A plain function would hold up the loop."""
+class PlainStream(HealthServicer):  # type: ignore[misc] # grpcio-health-checking ships no types
+    """A stream in a plain function would hold a thread for as long as it lasts."""
 
-    def Release(  # type: ignore[override] # the planted mistake
-        self, request: ReleaseRequest, context: grpc.aio.ServicerContext[ReleaseRequest, Awaitable[ReleaseResponse]]
-    ) -> ReleaseResponse:  # pyright: ignore[reportIncompatibleMethodOverride] # the planted mistake
-        return ReleaseResponse()
+    async def Check(self, request: object, context: object) -> None: ...
+
+    async def List(self, request: object, context: object) -> None: ...
+
+    def Watch(self, request: object, context: object) -> None: ...
 
 
 def test_a_servicer_that_cannot_be_served_is_told_why() -> None:
@@ -96,7 +97,7 @@ def test_a_servicer_that_cannot_be_served_is_told_why() -> None:
             r"class NoInventory\(shop\.inventory\.v1\.inventory_pb2_grpc\.InventoryServiceServicer\)",
         ),
         (half, rf"HalfInventory leaves out Release of {SERVICE}: write `async def Release"),
-        (BlockingInventory(), r"BlockingInventory\.Release \(.+test_services\.py:\d+\) is a plain function"),
+        (PlainStream(), r"PlainStream\.Watch \(.+test_services\.py:\d+\) is a plain function, which only unary"),
     ):
         with pytest.raises(InvalidParticipantError, match=sentence):
             ParticipantServer("inventory", coordinator="localhost:7070").add(servicer)
@@ -129,6 +130,7 @@ def test_two_services_can_be_served_by_one_class() -> None:
         ({"coordinator": "localhost"}, "write host:port"),
         ({"port": 70_000}, "port=70000 must be 0 to 65535"),
         ({"capacity": -1}, "capacity=-1"),
+        ({"threads": 0}, "threads=0 at least 1"),
         ({"host": "0.0.0.0"}, "no address that a coordinator can call"),  # noqa: S104 - that it is refused is the test
     ],
 )

@@ -1,0 +1,140 @@
+"""Calls that come through gRPC's asyncio server: unary methods as steps (`step_calls`), streams as they are.
+
+The handlers that are made here give and take messages, as the team's own do, so that interceptors around them can read
+what passes; the bytes that came are kept beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import grpc
+from google.protobuf.message import Message
+
+from amends.participant import wire
+from amends.participant.context import ServedCall, StepContext
+from amends.participant.guards import Verdict
+from amends.participant.handler_contexts import ContextInThread
+from amends.participant.key_memory import KeyMemory
+from amends.participant.served_method import ReceivedRequest, ServedMethod, served_method
+from amends.participant.step_calls import Call, Pairs, StepCalls, log
+from amends.participant.threads import HandlerThreads
+
+# The stubs make requests and responses type variables of each call; here they are whatever the handler takes. At run
+# time these classes take no parameters, so the names exist for checkers only.
+if TYPE_CHECKING:
+    from amends.participant.services import ServedService
+
+    Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
+    Handler: TypeAlias = grpc.RpcMethodHandler[Any, Any]
+
+
+class ServedCalls(grpc.GenericRpcHandler):
+    """The services of one participant as an asyncio server is to serve them.
+
+    It takes the place of the services' own handlers, and is no interceptor, because gRPC hands it the metadata of each
+    call, which reading it again through the handler's context costs as much as all the rest of this.
+
+    Args:
+        calls: how they go.
+        services: the services.
+        threads: for handlers that are no coroutines.
+    """
+
+    def __init__(self, calls: StepCalls, *, services: Iterable[ServedService], threads: HandlerThreads) -> None:
+        self._calls, self._threads = calls, threads
+        self._services = tuple(services)
+        self._methods: dict[str, ServedMethod] = {}
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler | None:
+        """The handler of one call."""
+        path = handler_call_details.method
+        method = self._methods.get(path)
+        if method is None:
+            service = next((each for each in self._services if path.startswith(f"/{each.name}/")), None)
+            if service is None:
+                return None
+            handler = service.handlers.service(handler_call_details)
+            if handler is None:
+                return self._unknown(path, service)
+            if handler.unary_unary is None:
+                return handler
+            method = self._methods[path] = served_method(path, handler.unary_unary)
+        return handler_of(method, handler_call_details.invocation_metadata, calls=self._calls, threads=self._threads)
+
+    def _unknown(self, path: str, service: ServedService) -> Handler:
+        """Says what is wrong with a call of a method that a service of ours doesn't have, in this process' stubs."""
+        known = [str(method.name) for method in service.descriptor.methods]
+        refusal = wire.unknown_method(path.removeprefix("/"), participant=self._calls.participant, known=known)
+
+        async def refuse(_: bytes, context: Context) -> None:
+            log.warning("%s", refusal.text)
+            await context.abort(refusal.code, refusal.text)
+
+        return grpc.unary_unary_rpc_method_handler(refuse)
+
+
+def handler_of(method: ServedMethod, metadata: object, *, calls: StepCalls, threads: HandlerThreads) -> Handler:
+    """What answers one call of an asyncio server."""
+    request = ReceivedRequest(method)
+    # The stubs say grpc.aio.Metadata; on a server it is a tuple of pairs.
+    pairs = cast("Pairs", metadata or ())
+
+    async def answer(message: Message, context: Context) -> Message:
+        if method.plain:
+            return await answer_in_thread(message, context)
+        call = Call(method=method, metadata=pairs, request=request, message=message, context=context, place=OnLoop())
+        return await _send(await calls.answer(call), method, context)
+
+    async def answer_in_thread(message: Message, context: Context) -> Message:
+        plain = ContextInThread(context)
+        place = InThread(threads, plain)
+        call = Call(method=method, metadata=pairs, request=request, message=message, context=plain, place=place)
+        try:
+            verdict = await calls.answer(call)
+        finally:
+            plain.end()
+        context.set_trailing_metadata(plain.trailing_metadata())
+        return await _send(verdict, method, context)
+
+    return grpc.unary_unary_rpc_method_handler(
+        answer, request_deserializer=request.read, response_serializer=method.response.SerializeToString
+    )
+
+
+class OnLoop:
+    """Of coroutines: the loop that the call came on."""
+
+    async def begin(self, keys: KeyMemory, step: StepContext, served: ServedCall) -> None:
+        """See `Place`."""
+        await keys.begin(step, served.method, served.request)
+
+    async def run(self, course: Coroutine[Any, Any, Verdict]) -> Verdict:
+        """See `Place`."""
+        return await course
+
+
+class InThread(OnLoop):
+    """Of plain handlers: a thread, which is taken when nothing is in the call's way any more."""
+
+    def __init__(self, threads: HandlerThreads, context: ContextInThread) -> None:
+        self._threads, self._context = threads, context
+
+    async def run(self, course: Coroutine[Any, Any, Verdict]) -> Verdict:
+        """See `Place`."""
+        return await self._threads.run(course, abandoned=self._context.end)
+
+
+async def _send(verdict: Verdict, method: ServedMethod, context: Context) -> Message:
+    """Answers with the trailers that the handler set, and ours."""
+    # The stubs say grpc.aio.Metadata; on a server it is what was set, or nothing.
+    trailers = tuple(cast("Pairs", context.trailing_metadata() or ()))
+    if isinstance(verdict, wire.Refusal):
+        try:
+            await context.abort(verdict.code, verdict.text, (*trailers, *verdict.trailers))
+        except grpc.aio.UsageError:
+            return method.response()  # the handler aborted the call itself, and gRPC has sent that already
+    if verdict.abort_reason is not None:
+        context.set_trailing_metadata((*trailers, (wire.ABORT_TRAILER, verdict.abort_reason)))
+    return method.response.FromString(verdict.response)
