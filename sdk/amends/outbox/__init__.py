@@ -1,0 +1,28 @@
+"""Events that a participant publishes with its work: written in the same transaction, delivered afterwards.
+
+Needs SQLAlchemy: `pip install "amends[barrier]"`. `amends.outbox.nats` publishes to NATS JetStream.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+if find_spec("sqlalchemy") is None:
+    raise ImportError('amends.outbox needs SQLAlchemy: pip install "amends[barrier]"')
+
+from amends.outbox.errors import OutboxUseError, PublishError, PublisherUnavailableError
+from amends.outbox.event import Event
+from amends.outbox.publisher import Publisher
+from amends.outbox.publishing import PAYLOAD_LIMIT_BYTES, publish
+from amends.outbox.tables import TABLES
+
+__all__ = [
+    "PAYLOAD_LIMIT_BYTES",
+    "TABLES",
+    "Event",
+    "OutboxUseError",
+    "PublishError",
+    "Publisher",
+    "PublisherUnavailableError",
+    "publish",
+]

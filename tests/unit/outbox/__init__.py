@@ -1,0 +1,1 @@
+"""Publishing, checked without a database."""
