@@ -71,6 +71,10 @@ check-tidy: $(VENV)/.ready ## Sizes, docstrings, purity of the core
 proto: $(VENV)/.ready $(PROTO_VENV)/.ready ## Generate Python code and stubs from the protos
 	@$(PROTO_VENV)/bin/python tools/generate.py
 
+.PHONY: proto-go
+proto-go: $(PROTO_VENV)/.ready ## Generate the Go code of participants/go from the protos (needs Go)
+	@$(PROTO_VENV)/bin/python tools/generate_go.py
+
 .PHONY: explore
 explore: $(VENV)/.ready ## Explore the core: every interleaving of small sagas (some minutes on two cores)
 	@$(RUN)/python -m tests.properties.explore $(ARGS)
@@ -94,7 +98,7 @@ lock: $(LOCK_VENV)/.ready ## Resolve the dependencies anew (needs PyPI; all Pyth
 
 .PHONY: clean
 clean: ## Remove everything that the targets made, environments included
-	@rm -rf $(VENV) $(PROTO_VENV) $(LOCK_VENV) .pytest_tmp .pytest_cache .mypy_cache .ruff_cache .hypothesis .bench build dist var
+	@rm -rf $(VENV) $(PROTO_VENV) $(LOCK_VENV) .pytest_tmp .pytest_cache .mypy_cache .ruff_cache .hypothesis .bench .go build dist var
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Asked before anything of ours is read by a Python that could not read it.

@@ -1,0 +1,1 @@
+SELECT forgotten_before FROM amends_barrier_horizon

@@ -1,0 +1,2 @@
+DELETE FROM amends_barrier
+WHERE (ledger, key) IN (SELECT ledger, key FROM amends_barrier WHERE step_time < $1 LIMIT $2)
