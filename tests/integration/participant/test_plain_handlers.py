@@ -13,13 +13,19 @@ import pytest
 from google.protobuf.message import Message
 from opentelemetry import trace
 
-from amends import Rejected, TryLater, current_step
+from amends import ParticipantServer, Rejected, TryLater, current_step
 from amends.participant.guards import Answer as Committed
 from amends.participant.guards import Decided, Verdict
 from amends.participant.wire import Refusal
 from shop.inventory.v1.inventory_pb2 import ReleaseResponse, ReserveRequest, ReserveResponse
 from shop.inventory.v1.inventory_pb2_grpc import InventoryServiceStub
-from tests.integration.participant.calls import PlainBehaviour, PlainInventory, ReserveContext, as_step
+from tests.integration.participant.calls import (
+    NO_COORDINATOR,
+    PlainBehaviour,
+    PlainInventory,
+    ReserveContext,
+    as_step,
+)
 from tests.integration.participant.test_answers import Answer, answer_of, reserve, serving_servicer
 from tests.waiting import eventually
 
@@ -230,10 +236,15 @@ async def test_a_call_that_nobody_waits_for_any_more_is_not_begun() -> None:
         assert goes_on.wait(LONG_S)
         return ReserveResponse()
 
-    async with serving_servicer(PlainInventory(behaviour), threads=1) as channel:
+    server = ParticipantServer("inventory", coordinator=NO_COORDINATOR, threads=1)
+    server.add(PlainInventory(behaviour))
+    async with server, grpc.aio.insecure_channel(server.address) as channel:
         first = asyncio.create_task(reserve(channel, as_step(), sku="first"))
         assert await asyncio.to_thread(began.wait, LONG_S)
-        given_up = await reserve(channel, as_step("order-2"), sku="given up", timeout_s=0.1)
+        given_up = await reserve(channel, as_step("order-2"), sku="given up", timeout_s=0.2)
+        running = server._running
+        assert running is not None
+        await eventually(lambda: running.in_flight.count == 1, what="the end of the call that was given up")
         goes_on.set()
         assert (await first).code is OK
         assert (await reserve(channel, as_step("order-3"), sku="next")).code is OK
@@ -292,33 +303,39 @@ async def test_what_was_decided_at_entry_is_sent_whatever_the_handler_does() -> 
     assert await answer_of_plain(behaviour) == Answer(ABORTED, "a copy is running", {})
 
 
-async def refuses(error: BaseException) -> None:
-    """A task that ends like this."""
-    raise error
+def say_no() -> NoReturn:
+    """Rejects with another code."""
+    raise Rejected("no", code=grpc.StatusCode.NOT_FOUND)
 
 
 @pytest.mark.parametrize(
-    ("errors", "code"),
+    ("ends", "code"),
     [
-        ([Rejected("no", code=grpc.StatusCode.NOT_FOUND)], grpc.StatusCode.NOT_FOUND),
-        ([TryLater("later"), Rejected("no", code=grpc.StatusCode.NOT_FOUND)], grpc.StatusCode.NOT_FOUND),
-        ([TryLater("later"), TryLater("later")], grpc.StatusCode.UNAVAILABLE),
-        ([Rejected("no"), ValueError("done half")], grpc.StatusCode.UNKNOWN),
+        ([say_no], grpc.StatusCode.NOT_FOUND),
+        ([later, say_no, refuse], grpc.StatusCode.NOT_FOUND),
+        ([later, later], grpc.StatusCode.UNAVAILABLE),
+        ([say_no, fail], grpc.StatusCode.UNKNOWN),
     ],
     ids=["one", "two kinds", "two of one kind", "beside a failure"],
 )
-async def test_a_refusal_in_a_task_group_is_a_refusal(errors: list[BaseException], code: grpc.StatusCode) -> None:
+async def test_a_refusal_in_a_task_group_is_a_refusal(
+    ends: list[Callable[[], NoReturn]], code: grpc.StatusCode
+) -> None:
     """S4: a no of one task is the handler's, unless another failed and may have done something."""
 
     async def behaviour(request: ReserveRequest, context: ReserveContext) -> ReserveResponse:
         async with asyncio.TaskGroup() as outer:
-            outer.create_task(_side_by_side(errors))
+            outer.create_task(_side_by_side(ends))
         return ReserveResponse()
 
     assert (await answer_of(behaviour)).code is code
 
 
-async def _side_by_side(errors: list[BaseException]) -> None:
+async def _side_by_side(ends: list[Callable[[], NoReturn]]) -> None:
     async with asyncio.TaskGroup() as group:
-        for error in errors:
-            group.create_task(refuses(error))
+        for end in ends:
+            group.create_task(_task(end))
+
+
+async def _task(end: Callable[[], NoReturn]) -> None:
+    end()
