@@ -1,0 +1,1 @@
+"""One suite for the barrier, run on every database and with both kinds of session, over real gRPC."""
