@@ -18,7 +18,7 @@ from amends_coordinator.grpc_api.errors import RULES
 from amends_coordinator.grpc_api.operator_service import OperatorService
 from amends_coordinator.grpc_api.registry_service import RegistryService
 from amends_coordinator.grpc_api.saga_service import SagaService
-from amends_coordinator.grpc_api.server import PUBLIC_SERVICES
+from amends_coordinator.grpc_api.services import PUBLIC_SERVICES
 from amends_coordinator.settings import PREFIX, Settings
 
 CHECKOUT = Path(__file__).resolve().parent.parent

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
-import grpc.aio
-
-from amends_coordinator.calls.answers import error_answer, ok_answer
 from amends_coordinator.calls.capacity import Capacity, Slot, WithdrawnError
 from amends_coordinator.calls.channels import Channels
-from amends_coordinator.calls.metadata import Pairs, call_metadata
 from amends_coordinator.calls.secrets import Secrets
+from amends_coordinator.calls.sending import send
 from amends_coordinator.core.answer import Answer
 from amends_coordinator.core.ids import IdempotencyKey, Instant
 from amends_coordinator.core.states import Direction, Outcome
-from amends_coordinator.core.text import clean_text
 from amends_coordinator.definitions.errors import listing
 from amends_coordinator.ports.participants import FULL
 
@@ -168,39 +163,18 @@ class UnaryParticipants:
         )
 
     async def _send(self, connection: Connection, request: CallRequest, timeout_s: float) -> Answer:
-        target = _action_target(request)
-        metadata = call_metadata(request, ledger_name=self._ledger_name, action_target=target)
-        if connection.metadata:
-            metadata = Pairs([*metadata, *connection.metadata])
-        try:
-            call = connection.method(request.method)(request.request, timeout=timeout_s, metadata=metadata)
-            response: bytes | None = await call  # None, whatever the stubs say, if a broken server sent no message
-            trailers = await call.trailing_metadata()
-        except grpc.aio.AioRpcError as error:
-            return error_answer(error, sent=connection.metadata)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            return Answer(outcome=Outcome.UNKNOWN, status_code="CANCELLED", message="the channel was closed")
-        except Exception as error:  # noqa: BLE001 - the port never raises; nothing is known about such a call.
-            # What went with the call may be a secret, and gRPC's errors repeat it.
-            what = type(error).__name__ if connection.metadata else repr(error)
-            return Answer(outcome=Outcome.UNKNOWN, message=clean_text(f"the call failed locally: {what}"))
-        return ok_answer(response, trailers or (), parses=request.parses, limit_bytes=self._limit_bytes)
+        return await send(
+            connection.method(request.method),
+            request,
+            timeout_s=timeout_s,
+            ledger_name=self._ledger_name,
+            limit_bytes=self._limit_bytes,
+            secret=connection.metadata,
+        )
 
 
 class _LeftError(Exception):
     """A participant stopped serving a service while a call waited for a slot at it."""
-
-
-def _action_target(request: CallRequest) -> str | None:
-    """Whether the participant of a compensation is the one that has the action; None on other calls. What isn't known
-    counts as another: that one finds its own work, and takes nothing for undone.
-    """
-    if request.action_participant is None:
-        return None
-    return "same" if request.participant == request.action_participant else "other"
 
 
 def _unreachable(service: str, instances: Sequence[InstanceRow]) -> str:

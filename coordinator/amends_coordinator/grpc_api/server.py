@@ -11,20 +11,14 @@ import grpc
 from google.protobuf import empty_pb2, field_mask_pb2, struct_pb2, wrappers_pb2
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]  # has stubs, but no py.typed
 
-from amends.v1 import error_reason_pb2, operator_service_pb2, registry_service_pb2, saga_service_pb2
+from amends.v1 import error_reason_pb2
 from amends_coordinator.grpc_api.gate import Gate
-from amends_coordinator.grpc_api.handlers import service_handler
-from amends_coordinator.grpc_api.known_definitions import KnownDefinitions
 from amends_coordinator.grpc_api.known_types import KnownTypes
-from amends_coordinator.grpc_api.operator_service import OperatorService
 from amends_coordinator.grpc_api.reflection import Reflection, own_files
-from amends_coordinator.grpc_api.registry_service import RegistryService
-from amends_coordinator.grpc_api.saga_service import SagaService
+from amends_coordinator.grpc_api.services import PUBLIC_SERVICES, public_handlers
 from amends_coordinator.grpc_api.standard import HEALTH_FILE, HEALTH_SERVICE, Health
 
 if TYPE_CHECKING:
-    from google.protobuf.descriptor import ServiceDescriptor
-
     from amends_coordinator.definitions.catalog import Catalog
     from amends_coordinator.engine.registry import Registry
     from amends_coordinator.engine.static_participants import StaticParticipants
@@ -32,10 +26,6 @@ if TYPE_CHECKING:
     from amends_coordinator.ports.driving import Driving, Operating
     from amends_coordinator.ports.ledger import Ledger
 
-SAGA_SERVICE: ServiceDescriptor = saga_service_pb2.DESCRIPTOR.services_by_name["SagaService"]
-REGISTRY_SERVICE: ServiceDescriptor = registry_service_pb2.DESCRIPTOR.services_by_name["RegistryService"]
-OPERATOR_SERVICE: ServiceDescriptor = operator_service_pb2.DESCRIPTOR.services_by_name["OperatorService"]
-PUBLIC_SERVICES = (SAGA_SERVICE, REGISTRY_SERVICE, OPERATOR_SERVICE)
 SERVED_FILES = (
     *(service.file for service in PUBLIC_SERVICES),
     error_reason_pb2.DESCRIPTOR,
@@ -87,27 +77,18 @@ class Api:
         self._gate = Gate()
         self._waits_to_start = False
         self._server = grpc.aio.server(options=_options(settings))
-        limit = settings.payload_limit_bytes
-        definitions = KnownDefinitions(ledger=ledger, catalog=catalog)
-        sagas = SagaService(
+        handlers = public_handlers(
+            gate=self._gate,
             driving=driving,
             operating=operating,
             ledger=ledger,
             registry=registry,
-            definitions=definitions,
+            statics=statics,
+            catalog=catalog,
             clock=clock,
             ledger_name=settings.ledger_name,
-            payload_limit_bytes=limit,
+            payload_limit_bytes=settings.payload_limit_bytes,
         )
-        operators = OperatorService(
-            operating=operating, ledger=ledger, definitions=definitions, payload_limit_bytes=limit
-        )
-        participants = RegistryService(registry=registry, statics=statics, payload_limit_bytes=limit)
-        servicers = (sagas, participants, operators)
-        handlers = [
-            service_handler(service, servicer, gate=self._gate)
-            for service, servicer in zip(PUBLIC_SERVICES, servicers, strict=True)
-        ]
         self._server.add_generic_rpc_handlers(handlers)
         names = [service.full_name for service in PUBLIC_SERVICES]
         self.health = Health(self._server, names)

@@ -18,7 +18,8 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc  # type:
 from amends.v1 import saga_service_pb2 as pb
 from amends_coordinator.grpc_api.gate import Gate
 from amends_coordinator.grpc_api.handlers import service_handler
-from amends_coordinator.grpc_api.server import PUBLIC_SERVICES, SAGA_SERVICE, Api, ApiSettings, CannotListenError
+from amends_coordinator.grpc_api.server import Api, ApiSettings, CannotListenError
+from amends_coordinator.grpc_api.services import PUBLIC_SERVICES, SAGA_SERVICE
 from amends_coordinator.ports.ledger import LedgerUnavailableError
 from tests.integration.api.conftest import start_request
 from tests.integration.api.refusals import refused

@@ -1,0 +1,70 @@
+"""Sends one attempt over a channel, and reads whatever it ends with as an answer. It never raises but for being
+cancelled: what it can't know is an outcome, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeAlias
+
+import grpc.aio
+
+from amends_coordinator.calls.answers import error_answer, ok_answer
+from amends_coordinator.calls.metadata import Pairs, call_metadata
+from amends_coordinator.core.answer import Answer
+from amends_coordinator.core.states import Outcome
+from amends_coordinator.core.text import clean_text
+
+if TYPE_CHECKING:
+    from amends_coordinator.ports.participants import CallRequest
+
+    Method: TypeAlias = grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
+
+
+async def send(
+    method: Method,
+    request: CallRequest,
+    *,
+    timeout_s: float,
+    ledger_name: str,
+    limit_bytes: int,
+    secret: tuple[tuple[str, str], ...] = (),
+) -> Answer:
+    """Make one attempt.
+
+    Args:
+        method: what calls the request's method, bytes in and bytes out.
+        request: the attempt.
+        timeout_s: its deadline, in seconds from now.
+        ledger_name: the ledger's name; keys are scoped by it.
+        limit_bytes: the largest response.
+        secret: headers that only this participant gets; no error repeats them.
+    """
+    metadata = call_metadata(request, ledger_name=ledger_name, action_target=_action_target(request))
+    if secret:
+        metadata = Pairs([*metadata, *secret])
+    try:
+        call = method(request.request, timeout=timeout_s, metadata=metadata)
+        response: bytes | None = await call  # None, whatever the stubs say, if a broken server sent no message
+        trailers = await call.trailing_metadata()
+    except grpc.aio.AioRpcError as error:
+        return error_answer(error, sent=secret)
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        return Answer(outcome=Outcome.UNKNOWN, status_code="CANCELLED", message="the channel was closed")
+    except Exception as error:  # noqa: BLE001 - the port never raises; nothing is known about such a call.
+        # What went with the call may be a secret, and gRPC's errors repeat it.
+        what = type(error).__name__ if secret else repr(error)
+        return Answer(outcome=Outcome.UNKNOWN, message=clean_text(f"the call failed locally: {what}"))
+    return ok_answer(response, trailers or (), parses=request.parses, limit_bytes=limit_bytes)
+
+
+def _action_target(request: CallRequest) -> str | None:
+    """Whether the participant of a compensation is the one that has the action; None on other calls. What isn't known
+    counts as another: that one finds its own work, and takes nothing for undone.
+    """
+    if request.action_participant is None:
+        return None
+    return "same" if request.participant == request.action_participant else "other"
