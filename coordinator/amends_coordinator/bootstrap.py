@@ -1,6 +1,7 @@
-"""Runs coordinators: one incarnation after the other, as a process until it is told to stop.
+"""Runs coordinators: one incarnation after the other, as a process until it is told to stop; and what a rehearsal of
+sagas puts one together from.
 
-All that the SDK's command line knows of the coordinator, beside the checks of definitions.
+All that the SDK's command line and `amends.testing` know of the coordinator, beside the checks of definitions.
 """
 
 from __future__ import annotations
@@ -14,11 +15,24 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from amends_coordinator.core.answer import Answer
+from amends_coordinator.core.ids import Instant
+from amends_coordinator.core.states import Outcome
 from amends_coordinator.grpc_api.server import CannotListenError, target
 from amends_coordinator.ledger.factory import MEMORY_URL, open_ledger, place_of, sqlite_file
+from amends_coordinator.ledger.memory import MemoryStore
 from amends_coordinator.ledger.migrate import upgrade
 from amends_coordinator.node import Coordinator
 from amends_coordinator.ports.ledger import LedgerError, LedgerLockedError, LedgerUnavailableError, NodeFencedError
+from amends_coordinator.ports.participants import CallRequest
+from amends_coordinator.rehearsal import (
+    LedgerWrite,
+    RehearsedClock,
+    RehearsedCoordinator,
+    RehearsedIds,
+    RehearsedParticipant,
+    Surrounding,
+)
 from amends_coordinator.settings import Settings, SettingsError
 from amends_coordinator.telemetry import happenings, names
 from amends_coordinator.telemetry.logs import configure
@@ -28,7 +42,28 @@ if TYPE_CHECKING:
 
     from amends_coordinator.node import Tell
 
-__all__ = ["Coordinator", "LedgerError", "Settings", "SettingsError", "happenings", "main", "migrate", "run", "serve"]
+__all__ = [
+    "Answer",
+    "CallRequest",
+    "Coordinator",
+    "Instant",
+    "LedgerError",
+    "LedgerWrite",
+    "MemoryStore",
+    "Outcome",
+    "RehearsedClock",
+    "RehearsedCoordinator",
+    "RehearsedIds",
+    "RehearsedParticipant",
+    "Settings",
+    "SettingsError",
+    "Surrounding",
+    "happenings",
+    "main",
+    "migrate",
+    "run",
+    "serve",
+]
 
 _log: Any = structlog.get_logger("amends.node")  # structlog's loggers are proxies that it declares as Any itself
 

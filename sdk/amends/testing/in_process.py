@@ -1,0 +1,376 @@
+"""gRPC without a network: a channel whose calls go straight to the handlers of a server in the same process.
+
+Whoever calls and whoever answers can't tell: bytes go in and come out, with metadata, trailers, codes and deadlines as
+gRPC has them. A call whose deadline is over, or whose caller is cancelled, is cancelled at its handler, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+
+import grpc
+import grpc.aio
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+
+    # Any: one channel carries the messages of all methods.
+    Handler: TypeAlias = grpc.RpcMethodHandler[Any, Any]
+    Serve: TypeAlias = Callable[[grpc.HandlerCallDetails], Handler | None]
+    Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
+
+T = TypeVar("T")
+
+Pairs: TypeAlias = "tuple[tuple[str, str | bytes], ...]"
+
+PEER = "in-process"
+
+
+class ProcessDied(BaseException):
+    """The process of a handler is gone in the middle of a call. No `Exception`: nothing in it goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallDetails(grpc.HandlerCallDetails):
+    """What a server is told of a call before it chooses a handler."""
+
+    method: str
+    invocation_metadata: Pairs
+
+
+class InProcessServer:
+    """Runs the handlers of the calls of all its channels.
+
+    Args:
+        name: for the names of tasks.
+        serve: chooses the handler of a call, as `grpc.GenericRpcHandler.service` does.
+        begin: is waited for before a handler runs.
+    """
+
+    def __init__(self, name: str, serve: Serve, *, begin: Callable[[], Awaitable[None]]) -> None:
+        self._name, self._serve, self._begin = name, serve, begin
+        self._running: dict[asyncio.Task[Any], None] = {}
+
+    def channel(self) -> InProcessChannel:
+        """A channel to it."""
+        return InProcessChannel(self)
+
+    async def carry_out(self, method: str, request: bytes, context: InProcessContext) -> bytes:
+        """Run the handler of one unary call; what it raises is raised."""
+        handler = self._handler(method, context)
+        await self._begin()
+        if handler.unary_unary is None:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this is no unary method")
+        asked = request if handler.request_deserializer is None else handler.request_deserializer(request)
+        answer = await cast("Awaitable[Any]", cast("Any", handler.unary_unary)(asked, context))
+        if context.set_code_name is not None:
+            raise grpc.aio.AbortError
+        return cast("bytes", answer if handler.response_serializer is None else handler.response_serializer(answer))
+
+    async def stream(self, method: str, request: bytes, context: InProcessContext) -> None:
+        """Run the handler of one call that is answered by a stream, which it writes to its context."""
+        handler = self._handler(method, context)
+        if handler.unary_stream is None:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this is no method that streams its answers")
+        await cast("Awaitable[None]", cast("Any", handler.unary_stream)(request, context))
+
+    def spawn(self, work: Coroutine[Any, Any, T], method: str) -> asyncio.Task[T]:
+        """Run a call in a task of its own, which is kept until it ends."""
+        task = asyncio.create_task(work, name=f"{self._name}{method}")
+        self._running[task] = None
+        task.add_done_callback(self._ended)
+        return task
+
+    def cancel_all(self) -> None:
+        """Cancel every call."""
+        for task in tuple(self._running):
+            task.cancel()
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._running.pop(task, None)
+        if not task.cancelled():
+            task.exception()  # whoever still waits has it; when nobody does it must not be reported as never looked at
+
+    def _handler(self, method: str, context: InProcessContext) -> Handler:
+        handler = self._serve(CallDetails(method, context.metadata))
+        if handler is None:
+            raise _error(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
+        return handler
+
+
+class InProcessContext(grpc.aio.ServicerContext[Any, Any]):
+    """What a handler is given beside its request.
+
+    Attributes:
+        metadata: the call's.
+        trailers: what the handler sets.
+        messages: what it writes, where it streams.
+    """
+
+    def __init__(self, metadata: Pairs, *, deadline_s: float | None) -> None:
+        self.metadata = metadata
+        self.trailers: Pairs = ()
+        self.messages: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=1)
+        self.set_code_name: grpc.StatusCode | None = None
+        self.set_details_text = ""
+        self._deadline_s = deadline_s
+
+    async def read(self) -> Any:
+        """A unary request has been read already."""
+        return grpc.aio.EOF
+
+    async def write(self, message: Any) -> None:
+        """Wait until whoever calls has taken what was written before."""
+        await self.messages.put(message)
+
+    async def send_initial_metadata(self, initial_metadata: Any) -> None:
+        """Nobody looks at it."""
+
+    async def abort(self, code: grpc.StatusCode, details: str = "", trailing_metadata: Any = ()) -> Any:
+        """End the call with another status than OK."""
+        self.set_code_name, self.set_details_text = code, details
+        if trailing_metadata:
+            self.trailers = _pairs(trailing_metadata)
+        raise grpc.aio.AbortError("Locally aborted.")
+
+    def set_trailing_metadata(self, trailing_metadata: Any) -> None:
+        """See gRPC."""
+        self.trailers = _pairs(trailing_metadata)
+
+    def trailing_metadata(self) -> Any:
+        """See gRPC."""
+        return self.trailers
+
+    def invocation_metadata(self) -> Any:
+        """See gRPC."""
+        return self.metadata
+
+    def set_code(self, code: grpc.StatusCode) -> None:
+        """See gRPC."""
+        self.set_code_name = None if code is grpc.StatusCode.OK else code
+
+    def code(self) -> Any:
+        """A number, as gRPC's own context has it."""
+        return 0 if self.set_code_name is None else self.set_code_name.value[0]
+
+    def set_details(self, details: str) -> None:
+        """See gRPC."""
+        self.set_details_text = details
+
+    def details(self) -> str:
+        """See gRPC."""
+        return self.set_details_text
+
+    def set_compression(self, compression: grpc.Compression) -> None:
+        """Nothing is compressed."""
+
+    def disable_next_message_compression(self) -> None:
+        """Nothing is compressed."""
+
+    def peer(self) -> str:
+        """See gRPC."""
+        return PEER
+
+    def peer_identities(self) -> Iterable[bytes] | None:
+        """See gRPC."""
+        return None
+
+    def peer_identity_key(self) -> str | None:
+        """See gRPC."""
+        return None
+
+    def auth_context(self) -> Mapping[str, Iterable[bytes]]:
+        """See gRPC."""
+        return {}
+
+    def time_remaining(self) -> Any:
+        """Seconds until the deadline; None where there is none."""
+        if self._deadline_s is None:
+            return None
+        return max(0.0, self._deadline_s - asyncio.get_running_loop().time())
+
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
+        """See gRPC."""
+        task = asyncio.current_task()
+        if task is not None:
+            task.add_done_callback(lambda _: callback(self))
+
+    def cancelled(self) -> bool:
+        """See gRPC."""
+        return False
+
+    def done(self) -> bool:
+        """See gRPC."""
+        return False
+
+
+class InProcessChannel(grpc.aio.Channel):
+    """A channel to an `InProcessServer`."""
+
+    def __init__(self, server: InProcessServer) -> None:
+        self._server = server
+
+    async def __aenter__(self) -> InProcessChannel:
+        return self
+
+    async def __aexit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> None:
+        await self.close()
+
+    async def close(self, grace: float | None = None) -> None:
+        """Nothing is open."""
+
+    def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
+        """Always ready."""
+        return grpc.ChannelConnectivity.READY
+
+    async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
+        """Nothing ever changes."""
+        await asyncio.Event().wait()
+
+    async def channel_ready(self) -> None:
+        """It always is."""
+
+    def unary_unary(
+        self, method: str, request_serializer: Any = None, response_deserializer: Any = None, *_: Any, **__: Any
+    ) -> Any:
+        """See gRPC."""
+        return _Unary(self._server, method, request_serializer, response_deserializer)
+
+    def unary_stream(
+        self, method: str, request_serializer: Any = None, response_deserializer: Any = None, *_: Any, **__: Any
+    ) -> Any:
+        """See gRPC."""
+        return _Streaming(self._server, method, request_serializer, response_deserializer)
+
+    def stream_unary(self, *_: Any, **__: Any) -> Any:
+        """Requests are never streamed."""
+        raise NotImplementedError
+
+    def stream_stream(self, *_: Any, **__: Any) -> Any:
+        """Requests are never streamed."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class _Method:
+    server: InProcessServer
+    method: str
+    serialize: Callable[[Any], bytes] | None
+    deserialize: Callable[[bytes], Any] | None
+
+    def _request(self, request: Any) -> bytes:
+        return cast("bytes", request) if self.serialize is None else self.serialize(request)
+
+
+class _Unary(_Method):
+    """Calls one unary method."""
+
+    def __call__(self, request: Any, *, timeout: float | None = None, metadata: Any = None, **_: Any) -> UnaryCall:
+        context = _context(timeout, metadata)
+        work = self.server.carry_out(self.method, self._request(request), context)
+        return UnaryCall(self.server.spawn(work, self.method), context, timeout, self.deserialize)
+
+
+class _Streaming(_Method):
+    """Calls one method that streams its answers."""
+
+    def __call__(self, request: Any, *, timeout: float | None = None, metadata: Any = None, **_: Any) -> StreamCall:
+        context = _context(timeout, metadata)
+        work = self.server.stream(self.method, self._request(request), context)
+        return StreamCall(self.server.spawn(work, self.method), context, self.deserialize)
+
+
+class UnaryCall:
+    """One unary call: to be awaited for its response."""
+
+    def __init__(
+        self,
+        task: asyncio.Task[bytes],
+        context: InProcessContext,
+        timeout_s: float | None,
+        deserialize: Callable[[bytes], Any] | None,
+    ) -> None:
+        self._task, self._context, self._timeout_s, self._deserialize = task, context, timeout_s, deserialize
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._response().__await__()
+
+    async def trailing_metadata(self) -> Pairs:
+        """What the handler sent after its response."""
+        return self._context.trailers
+
+    def cancel(self) -> bool:
+        """See gRPC."""
+        return self._task.cancel()
+
+    async def _response(self) -> Any:
+        try:
+            await asyncio.wait((self._task,), timeout=self._timeout_s)
+        except asyncio.CancelledError:
+            self._task.cancel()
+            raise
+        if not self._task.done():
+            self._task.cancel()
+            raise _error(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
+        response = _result(self._task, self._context)
+        return response if self._deserialize is None else self._deserialize(response)
+
+
+class StreamCall:
+    """One call that is answered by a stream: to be read until its end."""
+
+    def __init__(
+        self, task: asyncio.Task[None], context: InProcessContext, deserialize: Callable[[bytes], Any] | None
+    ) -> None:
+        self._task, self._context, self._deserialize = task, context, deserialize
+
+    async def read(self) -> Any:
+        """The next message, or `grpc.aio.EOF`."""
+        reading = asyncio.create_task(self._context.messages.get(), name="read a stream")
+        try:
+            await asyncio.wait((self._task, reading), return_when=asyncio.FIRST_COMPLETED)
+            if reading.done():
+                message = reading.result()
+                return message if self._deserialize is None else self._deserialize(cast("bytes", message))
+        finally:
+            reading.cancel()
+        _result(self._task, self._context)
+        return grpc.aio.EOF
+
+    def cancel(self) -> bool:
+        """See gRPC."""
+        return self._task.cancel()
+
+
+def _context(timeout_s: float | None, metadata: Any) -> InProcessContext:
+    deadline_s = None if timeout_s is None else asyncio.get_running_loop().time() + timeout_s
+    return InProcessContext(_pairs(metadata), deadline_s=deadline_s)
+
+
+def _result(task: asyncio.Task[T], context: InProcessContext) -> T:
+    """What a handler made, or the error that a caller gets of it over a network."""
+    try:
+        return task.result()
+    except grpc.aio.AioRpcError:
+        raise
+    except grpc.aio.AbortError:
+        code = context.set_code_name or grpc.StatusCode.UNKNOWN
+        raise _error(code, context.set_details_text, context.trailers) from None
+    except asyncio.CancelledError:
+        raise _error(grpc.StatusCode.CANCELLED, "the handler was cancelled") from None
+    except ProcessDied:
+        raise _error(grpc.StatusCode.UNAVAILABLE, "Socket closed") from None
+    except BaseException as fault:
+        raise _error(grpc.StatusCode.UNKNOWN, f"Unexpected {type(fault)}: {fault}") from fault
+
+
+def _error(code: grpc.StatusCode, details: str, trailers: Pairs = ()) -> grpc.aio.AioRpcError:
+    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(*trailers), details=details)
+
+
+def _pairs(metadata: Any) -> Pairs:
+    """Pairs, of whatever a caller or a handler takes for metadata."""
+    given: Sequence[tuple[str, str | bytes]] | Mapping[str, str] = metadata or ()
+    return tuple((key, value) for key, value in given)

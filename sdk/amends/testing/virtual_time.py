@@ -1,0 +1,248 @@
+"""Runs an async function on an event loop whose time is virtual: it stands still while anything really goes on, and
+jumps to the next timer when nothing does.
+
+Something really goes on while a task waits for what comes from outside the loop: a thread, a socket, a database driver.
+The loop sees that by the futures that are made: those of asyncio's own locks, queues, tasks and sleeps, and those of
+amends itself, are settled by other tasks, so they don't count; every other one is settled by something outside, and
+until it is done the loop waits for real. What a fault holds on purpose (`held`) doesn't count either.
+
+Where nothing really goes on there are turns: whoever asked for one (`turn`) gets it before time moves, one after the
+other in the order in which they asked. Handlers begin in turns, so that threads of two of them never race, and a run is
+the same each time.
+
+A run that can't go on ends with `StuckError`, which says where everything stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import selectors
+import sys
+import time
+import traceback
+from collections import deque
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import ref
+
+from amends.errors import AmendsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Generator, Iterator
+
+
+    from _typeshed import FileDescriptorLike
+
+T = TypeVar("T")
+
+PATIENCE_S = 30.0
+"""For how long, in real seconds, time may stand still before a run counts as stuck."""
+
+LONGEST = timedelta(days=2)
+"""How much virtual time a run may take."""
+
+SETTLED_BY_TASKS = frozenset(
+    {
+        "asyncio.locks",
+        "asyncio.queues",
+        "asyncio.runners",
+        "asyncio.taskgroups",
+        "asyncio.tasks",
+        "asyncio.timeouts",
+    }
+)
+"""The modules of asyncio whose futures other tasks of the loop settle."""
+
+OURS = ("amends.", "amends_coordinator.")
+
+MICROS = 1_000_000
+
+_held: ContextVar[bool] = ContextVar("amends_held", default=False)
+
+
+class StuckError(AmendsError):
+    """A run on virtual time can't go on. The text says what everybody waits for: hold what a fault keeps waiting
+    (`held`), or mend what never ends.
+    """
+
+
+@contextmanager
+def held() -> Generator[None]:
+    """What the block waits for doesn't keep time from moving, although it comes from outside the loop."""
+    token = _held.set(True)
+    try:
+        yield
+    finally:
+        _held.reset(token)
+
+
+def run(
+    main: Callable[[], Coroutine[Any, Any, T]],
+    *,
+    seed: int = 0,
+    patience_s: float = PATIENCE_S,
+    longest: timedelta = LONGEST,
+) -> T:
+    """Run an async function, on an event loop of its own whose time is virtual, and answer what it returns.
+
+        def test_order() -> None:
+            run(rehearse_order, seed=7)
+
+    To be called where no event loop runs: from a plain test, not from an `async def` one. The same seed makes the same
+    run; Python's own `random` is seeded, too, and put back afterwards.
+
+    Args:
+        main: the function, without arguments.
+        seed: chooses ids and the random part of delays.
+        patience_s: for how long, in real seconds, time may stand still while something really goes on.
+        longest: how much virtual time may pass.
+
+    Raises:
+        StuckError: it can't go on, or took longer than that.
+    """
+    state = random.getstate()
+    random.seed(seed)
+    try:
+        with asyncio.Runner(loop_factory=lambda: VirtualLoop(seed=seed, patience_s=patience_s, longest=longest)) as it:
+            return it.run(main())
+    finally:
+        random.setstate(state)
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """The loop of one run.
+
+    Attributes:
+        seed: of the run.
+    """
+
+    def __init__(self, *, seed: int = 0, patience_s: float = PATIENCE_S, longest: timedelta = LONGEST) -> None:
+        self.seed = seed
+        self._patience_s = patience_s
+        self._longest_us = longest // timedelta(microseconds=1)
+        self._now_us = 0
+        self._moved_at_s = time.monotonic()
+        self._outside: deque[ref[asyncio.Future[Any]]] = deque()
+        self._read_outside: set[FileDescriptorLike] = set()
+        self._turns: deque[asyncio.Future[None]] = deque()
+        super().__init__(_Selector(self))
+        self._clock_resolution = 1 / MICROS  # as fine as time is counted here
+
+    def time(self) -> float:
+        """Seconds since the run began, virtual ones."""
+        return self._now_us / MICROS
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """A future; one that something outside the loop settles is kept in mind until it is done."""
+        future = super().create_future()
+        if not _held.get():
+            module = sys._getframe(1).f_globals.get("__name__", "")  # noqa: SLF001 - who makes it says what settles it
+            if module not in SETTLED_BY_TASKS and not module.startswith(OURS):
+                self._outside.append(ref(future))
+        return future
+
+    def add_reader(self, fd: FileDescriptorLike, callback: Callable[..., Any], *args: Any) -> None:
+        """Drivers that watch their socket themselves do so only while they wait for it; gRPC does all the time."""
+        super().add_reader(fd, callback, *args)
+        if not _held.get() and not str(getattr(callback, "__module__", "")).startswith("grpc"):
+            self._read_outside.add(fd)
+
+    def remove_reader(self, fd: FileDescriptorLike) -> bool:
+        """See `add_reader`."""
+        self._read_outside.discard(fd)
+        return super().remove_reader(fd)
+
+    async def turn(self) -> None:
+        """Wait until nothing really goes on and everybody who asked before has had their turn."""
+        turn: asyncio.Future[None] = self.create_future()
+        self._turns.append(turn)
+        await turn
+
+    def begin_next(self) -> bool:
+        """Give the next one their turn; whether there was one."""
+        while self._turns:
+            turn = self._turns.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return True
+        return False
+
+    @property
+    def is_waiting_outside(self) -> bool:
+        """Whether something really goes on."""
+        while self._outside:
+            future = self._outside[0]()
+            if future is not None and not future.done():
+                return True
+            self._outside.popleft()
+        return bool(self._read_outside)
+
+    def real_s_left(self) -> float:
+        """For how much longer, in real seconds, time may stand still.
+
+        Raises:
+            StuckError: for none.
+        """
+        left_s = self._moved_at_s + self._patience_s - time.monotonic()
+        if left_s <= 0:
+            raise StuckError(
+                f"time has stood still at {self.time():.6f} s for {self._patience_s:g} real seconds, because something "
+                "goes on that does not end: a handler that a fault keeps waiting has to do so under `held()`, and one "
+                f"that waits for something else never gets it.\n{self._who_waits()}"
+            )
+        return left_s
+
+    def jump(self, delay_s: float | None) -> None:
+        """Move time by a delay; None: no timer is set.
+
+        Raises:
+            StuckError: nothing will ever happen, or too much time has passed.
+        """
+        if delay_s is None:
+            raise StuckError(f"nothing will ever happen any more, since all tasks wait for others.\n{self._who_waits()}")
+        self._now_us += max(1, math.ceil(delay_s * MICROS - 1e-3))
+        self._moved_at_s = time.monotonic()
+        if self._now_us > self._longest_us:
+            raise StuckError(
+                f"more than {timedelta(microseconds=self._longest_us)} of virtual time have passed: what is waited for "
+                f"does not come; if it takes so long, call run(..., longest=...).\n{self._who_waits()}"
+            )
+
+    def _who_waits(self) -> str:
+        return "\n".join(_told(task) for task in _in_order(asyncio.all_tasks(self)))
+
+
+class _Selector(selectors.DefaultSelector):  # type: ignore[misc, valid-type]  # the best of the platform, by its name
+    """Waits for real only while something really goes on."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """See `selectors.BaseSelector`; a timeout in virtual seconds."""
+        events = super().select(0)
+        if events or (timeout is not None and timeout <= 0):
+            self._loop.real_s_left()
+            return events
+        if self._loop.is_waiting_outside:
+            return super().select(self._loop.real_s_left())
+        if not self._loop.begin_next():
+            self._loop.jump(timeout)
+        return events
+
+
+def _in_order(tasks: set[asyncio.Task[Any]]) -> Iterator[asyncio.Task[Any]]:
+    return iter(sorted(tasks, key=lambda task: task.get_name()))
+
+
+def _told(task: asyncio.Task[Any]) -> str:
+    """A task, and where it waits."""
+    frames = [frame for bottom in task.get_stack() for frame in traceback.extract_stack(bottom, limit=1)]
+    where = frames[-1] if frames else None
+    place = "nowhere" if where is None else f"{where.filename}:{where.lineno} in {where.name}"
+    return f"  {task.get_name()}: {place}"
