@@ -8,7 +8,6 @@ within a bound; waiting for the end of a saga goes on over restarts of the coord
 from __future__ import annotations
 
 import asyncio
-import time
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -162,7 +161,7 @@ class SagaClient:
             What `start` and `SagaHandle.wait` raise. After a `WaitTimeoutError` the saga goes on.
         """
         check_duration("timeout", timeout)
-        began_at = time.monotonic()
+        began_at = asyncio.get_running_loop().time()
         request = self._start_request(saga, input, saga_id, labels)
         request.wait_timeout.FromTimedelta(LONGEST_WAIT if timeout is None else min(timeout, LONGEST_WAIT))
         handle = SagaHandle(self._connection, saga, request.saga_id)
@@ -170,7 +169,7 @@ class SagaClient:
             stands = await self._begin(saga, request)
         if stands.state in ENDS:
             return handle.end(stands)
-        left = None if timeout is None else timeout - timedelta(seconds=time.monotonic() - began_at)
+        left = None if timeout is None else timeout - timedelta(seconds=asyncio.get_running_loop().time() - began_at)
         return await handle.wait(None if left is None else max(left, SHORTEST_WAIT))
 
     def handle(self, saga: Saga[In, Out], saga_id: str) -> SagaHandle[Out]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -99,11 +98,15 @@ class CoordinatorCalls:
         credentials: grpc.ChannelCredentials | None,
         options: Sequence[tuple[str, Any]],  # gRPC's own type: a value is a number, a text or bytes
         bounds: Bounds,
+        channel: grpc.aio.Channel | None = None,
     ) -> None:
+        """A channel that is handed in is used instead of one to the target, and closed like it."""
         self.target, self.bounds = target, bounds
         # gRPC takes the last of several options with one name, so a caller's win.
         all_options = [*CHANNEL_OPTIONS, *options]
-        if credentials is None:
+        if channel is not None:
+            self._channel = channel
+        elif credentials is None:
             self._channel = grpc.aio.insecure_channel(target, options=all_options)
         else:
             self._channel = grpc.aio.secure_channel(target, credentials, options=all_options)
@@ -143,7 +146,7 @@ class CoordinatorCalls:
             CoordinatorUnavailableError: it was unavailable until the bound was over, or didn't answer in time.
             CoordinatorError: it refused, with its reason.
         """
-        give_up_at = time.monotonic() + self.bounds.unavailable_timeout_s
+        give_up_at = asyncio.get_running_loop().time() + self.bounds.unavailable_timeout_s
         pauses = Pauses()
         while True:
             try:
@@ -152,7 +155,7 @@ class CoordinatorCalls:
             except CoordinatorUnavailableError as error:
                 pause_s = pauses.next_s(error.retry_delay)
                 again = error.status_code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
-                if not again or time.monotonic() + pause_s > give_up_at:
+                if not again or asyncio.get_running_loop().time() + pause_s > give_up_at:
                     raise
                 self.notices.unheard(error)
             await asyncio.sleep(pause_s)

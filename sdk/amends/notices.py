@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 
@@ -55,7 +54,7 @@ class Notices:
     def about(self, saga_id: str) -> Generator[None]:
         """Tell why the saga can't get on if the block takes long."""
         wait = object()
-        self._waits[wait] = (saga_id, time.monotonic())
+        self._waits[wait] = (saga_id, asyncio.get_running_loop().time())
         if self._timer is None:  # one for all waits: most of them end long before
             self._timer = asyncio.get_running_loop().call_later(FIRST_LOOK_S, self._tick)
         try:
@@ -76,7 +75,7 @@ class Notices:
             return
         self._timer = asyncio.get_running_loop().call_later(FIRST_LOOK_S, self._tick)
         wait, (saga_id, began_s) = next(iter(self._waits.items()))
-        now_s = time.monotonic()
+        now_s = asyncio.get_running_loop().time()
         if self._silent or now_s < max(self._quiet_until_s, began_s + FIRST_LOOK_S):
             return
         self._waits[wait] = self._waits.pop(wait)  # the next look is at another one

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -42,14 +41,14 @@ async def wait_for_end(calls: CoordinatorCalls, saga_id: str, timeout: timedelta
 
 
 async def _wait(calls: CoordinatorCalls, saga_id: str, timeout: timedelta | None) -> saga_pb2.Saga:
-    give_up_at = None if timeout is None else time.monotonic() + timeout.total_seconds()
+    give_up_at = None if timeout is None else asyncio.get_running_loop().time() + timeout.total_seconds()
     pauses = Pauses()
     trouble: CoordinatorUnavailableError | None = None
     while True:
-        left_s = LONGEST_WAIT_S if give_up_at is None else give_up_at - time.monotonic()
+        left_s = LONGEST_WAIT_S if give_up_at is None else give_up_at - asyncio.get_running_loop().time()
         if left_s <= 0:
             raise WaitTimeoutError(_not_ended(saga_id, timeout, trouble)) from trouble
-        asked_at = time.monotonic()
+        asked_at = asyncio.get_running_loop().time()
         try:
             saga = await _ask(calls, saga_id, min(left_s, LONGEST_WAIT_S))
         except CoordinatorUnavailableError as error:
@@ -59,7 +58,7 @@ async def _wait(calls: CoordinatorCalls, saga_id: str, timeout: timedelta | None
         else:
             if saga.state in ENDS:
                 return saga
-            trouble, pauses, pause_s = None, Pauses(), SHORTEST_WAIT_S - (time.monotonic() - asked_at)
+            trouble, pauses, pause_s = None, Pauses(), SHORTEST_WAIT_S - (asyncio.get_running_loop().time() - asked_at)
         await asyncio.sleep(max(0.0, min(pause_s, left_s)))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
@@ -31,7 +30,7 @@ async def watch_saga(calls: CoordinatorCalls, saga_id: str) -> AsyncGenerator[sa
     request = saga_service_pb2.WatchSagaRequest(saga_id=saga_id)
     pauses, failing_since = Pauses(), None
     while True:
-        opened_at, told = time.monotonic(), False
+        opened_at, told = asyncio.get_running_loop().time(), False
         try:
             async with aclosing(
                 calls.stream(lambda stub: stub.WatchSaga, request, doing=f"watching saga {saga_id!r}")
@@ -41,7 +40,7 @@ async def watch_saga(calls: CoordinatorCalls, saga_id: str) -> AsyncGenerator[sa
                     yield message.saga
             return
         except CoordinatorUnavailableError as error:
-            failed_at = time.monotonic()
+            failed_at = asyncio.get_running_loop().time()
             if failing_since is None or told or failed_at - opened_at > calls.bounds.call_timeout_s:
                 pauses, failing_since = Pauses(), failed_at
             pause_s = pauses.next_s(error.retry_delay)

@@ -12,12 +12,15 @@ ended, and sends what the guard makes of it:
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from amends.participant.wire import Refusal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from google.protobuf.message import Message
 
 
@@ -35,6 +38,12 @@ class Answer:
 
 
 Verdict: TypeAlias = Answer | Refusal
+
+
+about_to_commit: ContextVar[Callable[[], None] | None] = ContextVar("amends_about_to_commit", default=None)
+"""Called just before a guard's `returned`. A rehearsal lets the process die there, by raising what is no `Exception`;
+then the guard's `raised` is called instead.
+"""
 
 
 class Decided(BaseException):

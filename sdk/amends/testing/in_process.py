@@ -14,7 +14,7 @@ import grpc
 import grpc.aio
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
 
     # Any: one channel carries the messages of all methods.
     Handler: TypeAlias = grpc.RpcMethodHandler[Any, Any]
@@ -134,6 +134,10 @@ class InProcessContext(grpc.aio.ServicerContext[Any, Any]):
         if trailing_metadata:
             self.trailers = _pairs(trailing_metadata)
         raise grpc.aio.AbortError("Locally aborted.")
+
+    async def abort_with_status(self, status: grpc.Status) -> Any:
+        """End the call with a status."""
+        await self.abort(status.code, status.details, status.trailing_metadata or ())
 
     def set_trailing_metadata(self, trailing_metadata: Any) -> None:
         """See gRPC."""
@@ -372,5 +376,5 @@ def _error(code: grpc.StatusCode, details: str, trailers: Pairs = ()) -> grpc.ai
 
 def _pairs(metadata: Any) -> Pairs:
     """Pairs, of whatever a caller or a handler takes for metadata."""
-    given: Sequence[tuple[str, str | bytes]] | Mapping[str, str] = metadata or ()
+    given: Iterable[tuple[str, str | bytes]] = metadata or ()
     return tuple((key, value) for key, value in given)

@@ -26,7 +26,7 @@ from collections import deque
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
 from weakref import ref
 
 from amends.errors import AmendsError
@@ -34,10 +34,10 @@ from amends.errors import AmendsError
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterator
 
-
     from _typeshed import FileDescriptorLike
 
 T = TypeVar("T")
+Given = TypeVarTuple("Given")
 
 PATIENCE_S = 30.0
 """For how long, in real seconds, time may stand still before a run counts as stuck."""
@@ -140,12 +140,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """A future; one that something outside the loop settles is kept in mind until it is done."""
         future = super().create_future()
         if not _held.get():
-            module = sys._getframe(1).f_globals.get("__name__", "")  # noqa: SLF001 - who makes it says what settles it
+            module = _caller()
             if module not in SETTLED_BY_TASKS and not module.startswith(OURS):
                 self._outside.append(ref(future))
         return future
 
-    def add_reader(self, fd: FileDescriptorLike, callback: Callable[..., Any], *args: Any) -> None:
+    def add_reader(
+        self, fd: FileDescriptorLike, callback: Callable[[Unpack[Given]], Any], *args: *Given
+    ) -> None:
         """Drivers that watch their socket themselves do so only while they wait for it; gRPC does all the time."""
         super().add_reader(fd, callback, *args)
         if not _held.get() and not str(getattr(callback, "__module__", "")).startswith("grpc"):
@@ -189,6 +191,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """
         left_s = self._moved_at_s + self._patience_s - time.monotonic()
         if left_s <= 0:
+            self._moved_at_s = time.monotonic()  # what is cleaned up after it gets its own time
             raise StuckError(
                 f"time has stood still at {self.time():.6f} s for {self._patience_s:g} real seconds, because something "
                 "goes on that does not end: a handler that a fault keeps waiting has to do so under `held()`, and one "
@@ -203,12 +206,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             StuckError: nothing will ever happen, or too much time has passed.
         """
         if delay_s is None:
-            raise StuckError(f"nothing will ever happen any more, since all tasks wait for others.\n{self._who_waits()}")
+            raise StuckError(
+                f"nothing will ever happen any more, since all tasks wait for others.\n{self._who_waits()}"
+            )
         self._now_us += max(1, math.ceil(delay_s * MICROS - 1e-3))
         self._moved_at_s = time.monotonic()
         if self._now_us > self._longest_us:
+            too_long, self._longest_us = timedelta(microseconds=self._longest_us), sys.maxsize
             raise StuckError(
-                f"more than {timedelta(microseconds=self._longest_us)} of virtual time have passed: what is waited for "
+                f"more than {too_long} of virtual time have passed: what is waited for "
                 f"does not come; if it takes so long, call run(..., longest=...).\n{self._who_waits()}"
             )
 
@@ -216,7 +222,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return "\n".join(_told(task) for task in _in_order(asyncio.all_tasks(self)))
 
 
-class _Selector(selectors.DefaultSelector):  # type: ignore[misc, valid-type]  # the best of the platform, by its name
+class _Selector(selectors.DefaultSelector):
     """Waits for real only while something really goes on."""
 
     def __init__(self, loop: VirtualLoop) -> None:
@@ -234,6 +240,12 @@ class _Selector(selectors.DefaultSelector):  # type: ignore[misc, valid-type]  #
         if not self._loop.begin_next():
             self._loop.jump(timeout)
         return events
+
+
+def _caller() -> str:
+    """The module that called what asks."""
+    # The only way to a caller that costs next to nothing; asyncio and logging do the same.
+    return str(sys._getframe(2).f_globals.get("__name__", ""))  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 def _in_order(tasks: set[asyncio.Task[Any]]) -> Iterator[asyncio.Task[Any]]:

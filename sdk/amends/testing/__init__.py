@@ -1,0 +1,86 @@
+"""Rehearsing sagas with the author's own services: a coordinator in the same process, on virtual time, with faults.
+
+Needs `amends[coordinator]`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from amends.testing.journal import (
+        Called,
+        CoordinatorFailed,
+        CoordinatorKilled,
+        CoordinatorStarted,
+        Delivered,
+        Died,
+        Entry,
+        Happening,
+        Heard,
+        Noted,
+        Replied,
+        Written,
+    )
+    from amends.testing.rehearsal import NoVirtualTimeError, Orphans, Rehearsal, StandsStillError
+    from amends.testing.seam import CallSite, Change, Fault, NoFault, WriteSite
+    from amends.testing.virtual_time import StuckError, VirtualLoop, held, run
+    from amends_coordinator.bootstrap import Answer, Outcome
+
+__all__ = [
+    "Answer",
+    "CallSite",
+    "Called",
+    "Change",
+    "CoordinatorFailed",
+    "CoordinatorKilled",
+    "CoordinatorStarted",
+    "Delivered",
+    "Died",
+    "Entry",
+    "Fault",
+    "Happening",
+    "Heard",
+    "NoFault",
+    "NoVirtualTimeError",
+    "Noted",
+    "Orphans",
+    "Outcome",
+    "Rehearsal",
+    "Replied",
+    "StandsStillError",
+    "StuckError",
+    "VirtualLoop",
+    "WriteSite",
+    "Written",
+    "held",
+    "run",
+]
+
+HOMES = (
+    "amends.testing.virtual_time",
+    "amends.testing.seam",
+    "amends.testing.journal",
+    "amends.testing.rehearsal",
+    "amends_coordinator.bootstrap",
+)
+"""The modules that the names come from, those that need little first: a pytest plugin lives here, too, and a run that
+rehearses nothing must not load a coordinator.
+"""
+
+# Hidden from type checkers, which would take every misspelt name for one that this function answers.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """The value of one of the names above, asked for the first time."""
+        if name in __all__:
+            for home in HOMES:
+                module = import_module(home)
+                if name in vars(module):
+                    globals()[name] = found = vars(module)[name]
+                    return found
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=import_module(__name__))
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

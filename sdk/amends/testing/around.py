@@ -1,0 +1,134 @@
+"""Puts a fault around the calls and writes of one incarnation of a coordinator, and keeps the journal."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from amends.participant.context import Direction, StepKind
+from amends.participant.guards import about_to_commit
+from amends.testing.in_process import ProcessDied
+from amends.testing.journal import Called, CoordinatorFailed, Delivered, Died, Heard, Replied, Written
+from amends.testing.seam import CallSite, Change, WriteSite
+from amends_coordinator.bootstrap import Answer, Outcome, Surrounding
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from amends.testing.journal import Happening
+    from amends.testing.seam import Fault
+    from amends_coordinator.bootstrap import CallRequest, LedgerWrite
+
+T = TypeVar("T")
+
+
+class Around(Surrounding):
+    """What stands around one incarnation.
+
+    Args:
+        fault: what goes wrong.
+        note: writes something into the journal.
+        later: does something in a task that outlives the incarnation.
+        written: is called after every write.
+
+    Attributes:
+        leaves_calls_behind: whether calls that are given up run on at the participant, because nobody tells it.
+    """
+
+    def __init__(
+        self,
+        fault: Fault,
+        *,
+        note: Callable[[Happening], None],
+        later: Callable[[Coroutine[Any, Any, Answer]], asyncio.Task[Answer]],
+        written: Callable[[], None],
+    ) -> None:
+        self._fault, self._note, self._later, self._written = fault, note, later, written
+        self.leaves_calls_behind = False
+
+    async def call(self, request: CallRequest, send: Callable[[], Awaitable[Answer]]) -> Answer:
+        """See `Surrounding`."""
+        site = _call_site(request)
+        self._note(Called(site))
+        heard: Answer | None = None
+        try:
+            heard = await self._fault.call(site, lambda: self._deliver(site, send))
+            return heard
+        finally:
+            self._note(Heard(site, heard))
+
+    async def write(self, write: LedgerWrite, commit: Callable[[], Awaitable[T]]) -> T:
+        """See `Surrounding`."""
+        site = _write_site(write)
+
+        async def committing() -> T:
+            result = await commit()
+            self._note(Written(site))
+            self._written()
+            return result
+
+        return await self._fault.write(site, committing)
+
+    def failed(self, saga_id: str, error: BaseException) -> None:
+        """See `Surrounding`."""
+        self._note(CoordinatorFailed(saga_id, repr(error)))
+
+    async def _deliver(self, site: CallSite, send: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Make a call in a task of its own, which a coordinator that is killed may leave behind."""
+        task = self._later(self._delivered(site, send))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not self.leaves_calls_behind:
+                task.cancel()
+            raise
+
+    async def _delivered(self, site: CallSite, send: Callable[[], Awaitable[Answer]]) -> Answer:
+        died = False
+
+        def commit() -> None:
+            nonlocal died
+            try:
+                self._fault.commit(site)
+            except BaseException as death:
+                died = True
+                self._note(Died(site))
+                raise ProcessDied from death
+
+        about_to_commit.set(commit)
+        self._note(Delivered(site))
+        answer: Answer | None = None
+        try:
+            answer = await send()
+            if died:
+                answer = Answer(outcome=Outcome.UNKNOWN, status_code="UNAVAILABLE", message="Socket closed")
+            return answer
+        finally:
+            self._note(Replied(site, answer))
+
+
+def _call_site(request: CallRequest) -> CallSite:
+    return CallSite(
+        saga_id=request.saga_id,
+        step=request.step,
+        direction=Direction(request.direction.value.lower()),
+        kind=StepKind(request.kind.value.lower()),
+        attempt=request.attempt,
+        method=request.method,
+        participant=request.participant,
+        key=request.key,
+    )
+
+
+def _write_site(write: LedgerWrite) -> WriteSite:
+    changes = tuple(
+        Change(
+            step=intent.step,
+            direction=Direction(intent.direction.value.lower()),
+            state=intent.state.value,
+            attempt=intent.attempt,
+            begins=intent.in_flight,
+        )
+        for intent in write.intents
+    )
+    return WriteSite(saga_id=write.saga.id, state=write.saga.state.value, changes=changes, verb=write.verb)

@@ -1,0 +1,58 @@
+"""The participants of a rehearsal: the author's own servicers, behind the SDK's own wrapper, without a server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from amends.participant.in_flight import CallsInFlight
+from amends.participant.services import descriptors_of, read_servicer
+from amends.participant.step_calls import StepCalls
+from amends.testing.in_process import InProcessServer
+from amends_coordinator.bootstrap import RehearsedParticipant
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    import grpc
+
+    from amends.participant.services import ServedService
+
+
+class Participant:
+    """One of them.
+
+    Args:
+        name: its name.
+        servicers: instances of the author's classes.
+        begin: is waited for before a handler runs.
+
+    Raises:
+        InvalidParticipantError: a servicer can't be served.
+    """
+
+    def __init__(self, name: str, servicers: Sequence[object], *, begin: Callable[[], Awaitable[None]]) -> None:
+        self.name = name
+        self._services = [service for servicer in servicers for service in read_servicer(servicer)]
+        self._calls = _calls(name, self._services)
+        self._server = InProcessServer(name, self._serve, begin=begin)
+
+    def _serve(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
+        return self._calls.service(details)
+
+    def described(self) -> RehearsedParticipant:
+        """As a coordinator knows it."""
+        return RehearsedParticipant(
+            name=self.name,
+            services=tuple(service.name for service in self._services),
+            descriptors=descriptors_of(self._services),
+            channel=self._server.channel(),
+        )
+
+    def die(self) -> None:
+        """All that its process was doing ends, and what it had in memory is gone."""
+        self._server.cancel_all()
+        self._calls = _calls(self.name, self._services)
+
+
+def _calls(name: str, services: Sequence[ServedService]) -> grpc.GenericRpcHandler:
+    return StepCalls(name, services=services, capacity=0, in_flight=CallsInFlight())
