@@ -62,9 +62,13 @@ def is_main(path: str) -> bool:
     return path == "coordinator/amends_coordinator/__main__.py"
 
 
+REHEARSES = frozenset(f"sdk/amends/testing/{name}.py" for name in ("around", "participants", "rehearsal"))
+"""What starts a coordinator in its own process, and is loaded by nobody else (tests/unit/testing/test_names.py)."""
+
+
 def is_sdk(path: str) -> bool:
     """The SDK, which must work where the coordinator is not installed."""
-    return is_code(path) and path.startswith("sdk/")
+    return is_code(path) and path.startswith("sdk/") and path not in REHEARSES
 
 
 def is_lock(path: str) -> bool:

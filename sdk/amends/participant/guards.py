@@ -46,6 +46,13 @@ then the guard's `raised` is called instead.
 """
 
 
+def tell_about_to_commit() -> None:
+    """Say that a guard is about to make true what its handler did; raises what stands for the process's death."""
+    tell = about_to_commit.get()
+    if tell is not None:
+        tell()
+
+
 class Decided(BaseException):
     """Leaves the handler: its guard has a verdict. No `Exception`, so that user code does not catch it by accident."""
 

@@ -39,7 +39,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from amends.participant import wire
 from amends.participant.context import ServedCall, StepContext, enter, leave, step_of
-from amends.participant.guards import Answer, Guard, SyncGuard, Verdict
+from amends.participant.guards import Answer, Guard, SyncGuard, Verdict, tell_about_to_commit
 from amends.participant.in_flight import CallsInFlight
 from amends.participant.key_memory import KeyInUseError, KeyMemory
 from amends.participant.refusals import NotInStep, Rejected, TryLater, refusal_in
@@ -229,6 +229,11 @@ async def _guarded(
     if guard.verdict is not None and not isinstance(fault, asyncio.CancelledError):
         return guard.verdict
     if fault is None and isinstance(returned, call.method.response) and _code(call.context) == 0:
+        try:
+            tell_about_to_commit()
+        except BaseException as death:
+            await _to_the_end(guard.raised(death))
+            raise
         return await _to_the_end(guard.returned(returned, abort_reason=step.state.abort_reason))
     return await _to_the_end(guard.raised(fault or RuntimeError("the handler answered without a response")))
 

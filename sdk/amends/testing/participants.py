@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from amends.participant.aio_server import ServedCalls
 from amends.participant.in_flight import CallsInFlight
 from amends.participant.services import descriptors_of, read_servicer
 from amends.participant.step_calls import StepCalls
+from amends.participant.threads import HandlerThreads
 from amends.testing.in_process import InProcessServer
 from amends_coordinator.bootstrap import RehearsedParticipant
 
@@ -15,7 +17,9 @@ if TYPE_CHECKING:
 
     import grpc
 
-    from amends.participant.services import ServedService
+
+THREADS = 8
+"""How many plain handlers of one participant run at once."""
 
 
 class Participant:
@@ -33,11 +37,9 @@ class Participant:
     def __init__(self, name: str, servicers: Sequence[object], *, begin: Callable[[], Awaitable[None]]) -> None:
         self.name = name
         self._services = [service for servicer in servicers for service in read_servicer(servicer)]
-        self._calls = _calls(name, self._services)
+        self._threads = HandlerThreads(THREADS)
+        self._process = self._begin_process()
         self._server = InProcessServer(name, self._serve, begin=begin)
-
-    def _serve(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
-        return self._calls.service(details)
 
     def described(self) -> RehearsedParticipant:
         """As a coordinator knows it."""
@@ -51,8 +53,16 @@ class Participant:
     def die(self) -> None:
         """All that its process was doing ends, and what it had in memory is gone."""
         self._server.cancel_all()
-        self._calls = _calls(self.name, self._services)
+        self._process = self._begin_process()
 
+    def close(self) -> None:
+        """End it for good."""
+        self._server.cancel_all()
+        self._threads.close()
 
-def _calls(name: str, services: Sequence[ServedService]) -> grpc.GenericRpcHandler:
-    return StepCalls(name, services=services, capacity=0, in_flight=CallsInFlight())
+    def _begin_process(self) -> ServedCalls:
+        calls = StepCalls(self.name, capacity=0, in_flight=CallsInFlight())
+        return ServedCalls(calls, services=self._services, threads=self._threads)
+
+    def _serve(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
+        return self._process.service(details)

@@ -157,7 +157,7 @@ class Rehearsal:
             await self._incarnation.coordinator.stop()
         self._front.cancel_all()
         for participant in self._participants.values():
-            participant.die()
+            participant.close()
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()

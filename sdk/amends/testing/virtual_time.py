@@ -145,9 +145,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 self._outside.append(ref(future))
         return future
 
-    def add_reader(
-        self, fd: FileDescriptorLike, callback: Callable[[Unpack[Given]], Any], *args: *Given
-    ) -> None:
+    def add_reader(self, fd: FileDescriptorLike, callback: Callable[[Unpack[Given]], Any], *args: *Given) -> None:
         """Drivers that watch their socket themselves do so only while they wait for it; gRPC does all the time."""
         super().add_reader(fd, callback, *args)
         if not _held.get() and not str(getattr(callback, "__module__", "")).startswith("grpc"):
