@@ -4,6 +4,7 @@ no network. Every participant takes any number of calls, and is always there.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from amends_coordinator.calls.sending import send
@@ -53,17 +54,25 @@ class HandedChannels:
             name = request.participant
             who = f"there is no participant {name}" if name else "no participant, or more than one, serves it"
             return Answer(outcome=Outcome.NOT_SENT, message=f"{who}; this rehearsal has {', '.join(self._channels)}")
-        return await self._around(request, lambda: self._send(channel, request))
+        timeout_us = min(request.timeout_us, request.deadline_time - self._clock.now())
+        deadline = asyncio.timeout(max(0, timeout_us) / 1e6)
+        try:
+            async with deadline:
+                return await self._around(request, lambda: self._send(channel, request))
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            return Answer(outcome=Outcome.UNKNOWN, status_code="DEADLINE_EXCEEDED", message="Deadline Exceeded")
 
     def withdraw(self, key: IdempotencyKey) -> None:
         """See `ports.participants.Participants.withdraw`; nothing ever waits for a slot here."""
 
     async def _send(self, channel: grpc.aio.Channel, request: CallRequest) -> Answer:
-        timeout_us = min(request.timeout_us, request.deadline_time - self._clock.now())
+        """A request carries how long it may take, counted from its arrival: one that is late has all of its time."""
         return await send(
             channel.unary_unary(f"/{request.method}"),
             request,
-            timeout_s=max(0, timeout_us) / 1e6,
+            timeout_s=request.timeout_us / 1e6,
             ledger_name=self._ledger_name,
             limit_bytes=self._limit_bytes,
         )

@@ -71,7 +71,7 @@ class Written:
     site: WriteSite
 
     def __str__(self) -> str:
-        return f"write   {self.site.saga_id}: {self.site}"
+        return f"write   {self.site}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +129,10 @@ Happening: TypeAlias = (
 )
 
 
+OfSaga = Called | Delivered | Replied | Heard | Died | Written
+"""What happens to one saga."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """Something that happened, so many virtual seconds after the run began."""
@@ -144,9 +148,9 @@ class Journal:
     entries: list[Entry] = field(default_factory=list[Entry])
 
     def timeline(self) -> str:
-        """One line for each, without those that follow from the line before."""
-        shown = (f"{entry.time_s:12.6f}  {entry.what}" for entry in self._worth_telling())
-        return "\n".join(shown)
+        """One line for each, without those that follow from the line before; with the saga's id if there are several."""
+        sagas = {entry.what.site.saga_id for entry in self.entries if isinstance(entry.what, OfSaga)}
+        return "\n".join(_line(entry, several=len(sagas) > 1) for entry in self._worth_telling())
 
     def _worth_telling(self) -> Iterator[Entry]:
         """A call that is delivered at once, and an answer that is heard as it was given, take one line each."""
@@ -155,6 +159,12 @@ class Journal:
             if before is None or before.time_s != entry.time_s or not _follows(before.what, entry.what):
                 yield entry
             before = entry
+
+
+def _line(entry: Entry, *, several: bool) -> str:
+    what = entry.what
+    saga = f"{what.site.saga_id}  " if several and isinstance(what, OfSaga) else ""
+    return f"{entry.time_s:12.6f}  {saga}{what}"
 
 
 def _follows(before: Happening, what: Happening) -> bool:
