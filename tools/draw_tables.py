@@ -11,8 +11,16 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
+from sqlalchemy import Table
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from amends import barrier
+from amends.barrier import rules
 from amends.v1.error_reason_pb2 import ErrorReason
 from amends_coordinator.grpc_api.errors import RULES
 from amends_coordinator.grpc_api.operator_service import OperatorService
@@ -25,6 +33,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 COORDINATOR = CHECKOUT / "coordinator" / "amends_coordinator"
 PACKAGES = ("core", "definitions", "ports", "engine", "ledger", "calls", "telemetry", "grpc_api")
 GENERATED = "amends.v1"
+GO_STATEMENTS = CHECKOUT / "participants" / "go" / "amends" / "sql"
 PROTOS = CHECKOUT / "proto" / "amends" / "v1"
 SERVICERS = {"SagaService": SagaService, "RegistryService": RegistryService, "OperatorService": OperatorService}
 
@@ -73,14 +82,23 @@ def described(name: str, said: str) -> tuple[str, str]:
 
 def setting_texts() -> Mapping[str, str]:
     """What stands below each field of `Settings`, by the field's name."""
-    body = ast.parse(inspect.getsource(Settings)).body[0]
+    return texts_below(Settings)
+
+
+def texts_below(described: type[object]) -> Mapping[str, str]:
+    """What stands below each name that a class assigns, by the name; what has nothing below it is left out."""
+    body = ast.parse(inspect.getsource(described)).body[0]
     assert isinstance(body, ast.ClassDef)
     texts: dict[str, str] = {}
     for field, below in zip(body.body, body.body[1:], strict=False):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-            assert isinstance(below, ast.Expr)
-            assert isinstance(below.value, ast.Constant)
-            texts[field.target.id] = " ".join(str(below.value.value).split())
+        match field, below:
+            case (
+                ast.AnnAssign(target=ast.Name(name)) | ast.Assign(targets=[ast.Name(name)]),
+                ast.Expr(value=ast.Constant(str(said))),
+            ):
+                texts[name] = " ".join(said.split())
+            case _:
+                pass
     return texts
 
 
@@ -161,14 +179,83 @@ def _imported(tree: ast.Module) -> Iterator[str]:
                 yield GENERATED
 
 
+def barrier_tables() -> str:
+    """The barrier's tables as PostgreSQL wants them, each column with its comment."""
+    return code("sql", barrier_ddl())
+
+
+def barrier_ddl() -> str:
+    """The statements that make the barrier's tables on PostgreSQL."""
+    statements: list[str] = []
+    for made in barrier.TABLES.sorted_tables:
+        lines = _compiled(CreateTable(made, if_not_exists=True)).splitlines()
+        statements.append("\n".join(_commented(line, made) for line in lines))
+        statements += [_compiled(CreateIndex(index, if_not_exists=True)) for index in made.indexes]
+    return "".join(f"{statement};\n" for statement in statements)
+
+
+def _compiled(statement: CreateTable | CreateIndex) -> str:
+    text = str(statement.compile(dialect=postgresql.dialect())).strip().expandtabs(4)  # type: ignore[no-untyped-call]  # SQLAlchemy's dialects aren't typed
+    return "\n".join(line.rstrip() for line in text.splitlines())
+
+
+def _commented(line: str, made: Table) -> str:
+    column = made.columns.get(line.split()[0]) if line.startswith(" ") else None
+    return line if column is None or not column.comment else f"{line}  -- {column.comment}"
+
+
+def barrier_rules() -> str:
+    """What a barrier does with a call, by what stands in the row that it asks about."""
+    titles = ("the row is", *(question.value.replace("_", " ") for question in rules.Question))
+    cells = (
+        (f"`{found}`", *(f"{rules.RULES[question].get(found, '-')}".replace("_", " ") for question in rules.Question))
+        for found in rules.Found
+    )
+    return table(titles, cells)
+
+
+def barrier_states() -> str:
+    """What each state of a row means."""
+    return table(("the row is", "what is known of the key"), words(rules.Found))
+
+
+def barrier_answers() -> str:
+    """What each word of the barrier's rules means."""
+    return table(("rule", "what happens"), words(rules.Do))
+
+
+def words(enum: type[StrEnum]) -> list[tuple[str, ...]]:
+    """Each member of an enum with what stands below it."""
+    texts = texts_below(enum)
+    return [(f"`{member.value.replace('_', ' ')}`", texts[member.name]) for member in enum]
+
+
+def go_statement(name: str) -> str:
+    """A statement of the participant in Go, which keeps the barrier's rules by hand."""
+    return code("sql", (GO_STATEMENTS / f"{name}.sql").read_text("utf-8"))
+
+
+def code(language: str, text: str) -> str:
+    """A block of code."""
+    return f"```{language}\n{text}```\n"
+
+
 DRAWN: Mapping[str, Callable[[], str]] = {
     "methods": methods,
     "reasons": reasons,
     "settings": settings,
     "folders": folders,
     "imports": imports_diagram,
+    "barrier tables": barrier_tables,
+    "barrier rules": barrier_rules,
+    "barrier states": barrier_states,
+    "barrier answers": barrier_answers,
+    **{
+        f"statement {name}": partial(go_statement, name)
+        for name in ("bound_waits", "claim", "read", "finish", "refuse", "horizon", "forget", "purge")
+    },
 }
-PAGES = tuple(CHECKOUT / "docs" / name for name in ("api.md", "settings.md", "architecture.md"))
+PAGES = tuple(CHECKOUT / "docs" / name for name in ("api.md", "settings.md", "architecture.md", "barrier.md"))
 
 
 def fresh(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The participant in Go: built where Go is there, run as a process, called the way a coordinator does."""
+"""The participant in Go: built where Go is there, and run as a process."""
 
 from __future__ import annotations
 
@@ -8,26 +8,13 @@ import os
 import shutil
 import signal
 import subprocess
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-import grpc
 import pytest
 
-from amends import key_uuid
-from points.v1.points_pb2 import (
-    FindSpendRequest,
-    GiveBackRequest,
-    GiveBackResponse,
-    SpendRequest,
-    SpendResponse,
-)
-from points.v1.points_pb2_grpc import PointsServiceStub
 from tests.conftest import CHECKOUT
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
     from pathlib import Path
 
 SOURCES = CHECKOUT / "participants" / "go"
@@ -37,9 +24,6 @@ NOT_TESTED = "the participant in Go (docs/barrier.md kept by hand) was not teste
 MODULES_BOUND_S = 120.0
 BUILD_BOUND_S = 400.0
 START_BOUND_S = 30.0
-CALL_BOUND_S = 10.0
-
-Response = TypeVar("Response", SpendResponse, GiveBackResponse)
 
 
 def built() -> Path:
@@ -120,80 +104,3 @@ class PointsProcess:
             return 0
         process.send_signal(number)
         return await asyncio.wait_for(process.wait(), START_BOUND_S)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metadata:
-    """What a coordinator says about a call, the same for all calls of one step."""
-
-    saga_id: str
-    step: str = "spend"
-    ledger: str = "elsewhere"
-    kind: str = "compensatable"
-    target: str = "same"
-    age: timedelta = timedelta()
-
-    def of(self, direction: str) -> list[tuple[str, str]]:
-        """The metadata of one call of the step."""
-        key, action_key = f"{self.saga_id}/{self.step}/{direction}", f"{self.saga_id}/{self.step}/action"
-        metadata = [
-            ("idempotency-key", key),
-            ("amends-key-uuid", str(key_uuid(self.ledger, key))),
-            ("amends-ledger", self.ledger),
-            ("amends-saga-id", self.saga_id),
-            ("amends-step", self.step),
-            ("amends-kind", self.kind),
-            ("amends-direction", direction),
-            ("amends-attempt", "1"),
-            ("amends-step-time", (datetime.now(UTC) - self.age).isoformat()),
-        ]
-        if direction != "action":
-            metadata += [
-                ("amends-action-key", action_key),
-                ("amends-action-key-uuid", str(key_uuid(self.ledger, action_key))),
-            ]
-        if direction == "compensation":
-            metadata.append(("amends-action-target", self.target))
-        return metadata
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
-    """A call that did not succeed: its code, and whether the trailers say that it never will."""
-
-    code: grpc.StatusCode
-    sealed: bool
-
-
-class Step:
-    """Calls the participant for one step of one saga, as a coordinator would and in any order."""
-
-    def __init__(self, channel: grpc.aio.Channel, metadata: Metadata) -> None:
-        self._stub, self._metadata = PointsServiceStub(channel), metadata
-
-    async def spend(self, count: int = 10, *, customer: str = "ann") -> SpendResponse | Refused:
-        """The action."""
-        request = SpendRequest(customer_id=customer, point_count=count)
-        return await _outcome(self._stub.Spend(request, metadata=self._metadata.of("action"), timeout=CALL_BOUND_S))
-
-    async def unmarked(self) -> SpendResponse | Refused:
-        """The action, called by somebody who is no coordinator."""
-        return await _outcome(self._stub.Spend(SpendRequest(), timeout=CALL_BOUND_S))
-
-    async def give_back(self) -> GiveBackResponse | Refused:
-        """The compensation."""
-        metadata = self._metadata.of("compensation")
-        return await _outcome(self._stub.GiveBack(GiveBackRequest(), metadata=metadata, timeout=CALL_BOUND_S))
-
-    async def find(self) -> SpendResponse | Refused:
-        """The lookup."""
-        metadata = self._metadata.of("lookup")
-        return await _outcome(self._stub.FindSpend(FindSpendRequest(), metadata=metadata, timeout=CALL_BOUND_S))
-
-
-async def _outcome(call: Awaitable[Response]) -> Response | Refused:
-    try:
-        return await call
-    except grpc.aio.AioRpcError as refusal:
-        trailers = {str(key): value for key, value in refusal.trailing_metadata() or ()}
-        return Refused(code=refusal.code(), sealed=trailers.get("amends-sealed") == "1")

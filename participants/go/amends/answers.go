@@ -33,6 +33,24 @@ type Rejected struct {
 
 func (no *Rejected) Error() string { return no.Message }
 
+// codeNames are what the codes of a Rejected are called in the table.
+var codeNames = map[codes.Code]string{
+	codes.FailedPrecondition: "FAILED_PRECONDITION",
+	codes.InvalidArgument:    "INVALID_ARGUMENT",
+	codes.NotFound:           "NOT_FOUND",
+	codes.OutOfRange:         "OUT_OF_RANGE",
+	codes.AlreadyExists:      "ALREADY_EXISTS",
+}
+
+func codeOf(name string) codes.Code {
+	for code, known := range codeNames {
+		if known == name {
+			return code
+		}
+	}
+	return codes.FailedPrecondition
+}
+
 // TryLater is "not now": nothing was done. It spends none of the step's budget.
 type TryLater struct{ Message string }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -43,7 +44,7 @@ func Action[Response proto.Message](
 		}
 		answer, err := barrier.action(ctx, call, func(tx pgx.Tx) (proto.Message, error) { return work(ctx, tx, step) })
 		var no *Rejected
-		if errors.As(err, &no) && !no.sealed && step.seals() {
+		if errors.As(err, &no) && !no.sealed && step.seals() && codeNames[no.Code] != "" {
 			return barrier.refuse(ctx, call, no)
 		}
 		return answer, err
@@ -90,7 +91,7 @@ type row struct {
 	requestHash []byte
 	response    []byte
 	abortReason []byte
-	code        *int32
+	code        *string
 	message     *string
 	reason      *string
 }
@@ -111,14 +112,15 @@ type call struct {
 }
 
 func newCall(ctx context.Context, step *Step, request proto.Message) (*call, error) {
-	method, _ := grpc.Method(ctx)
+	path, _ := grpc.Method(ctx)
+	method := strings.TrimPrefix(path, "/")
 	// The coordinator sends the same bytes with every attempt; written again they are the same from one attempt to the next.
 	content, err := proto.MarshalOptions{Deterministic: true}.Marshal(request)
 	if err != nil {
 		return nil, err
 	}
 	hash := sha256.New()
-	hash.Write([]byte(method + "\n"))
+	hash.Write([]byte(method + "\x00"))
 	hash.Write(content)
 	return &call{step: step, method: method, hash: hash.Sum(nil)}, nil
 }
@@ -145,7 +147,7 @@ func (barrier *Barrier) refuse(ctx context.Context, call *call, no *Rejected) (*
 		if err != nil || standing != nil {
 			return answerOf(standing, call, err)
 		}
-		_, err = tx.Exec(ctx, refuseSQL, step.Ledger, step.Key, int32(no.Code), no.Message, no.Reason)
+		_, err = tx.Exec(ctx, refuseSQL, step.Ledger, step.Key, codeNames[no.Code], no.Message, no.Reason)
 		return nil, err
 	})
 	if err != nil || standing != nil {
@@ -195,10 +197,12 @@ func (barrier *Barrier) lookup(ctx context.Context, step *Step) (*row, error) {
 	if err != nil || (found != nil && found.state == done) {
 		return found, err
 	}
+	if step.Kind == KindRetriable {
+		return nil, &Rejected{Code: codes.NotFound, Reason: "NOT_YET", Message: step.ActionKey + " has not run yet"}
+	}
 	// Sealed only now, when the mark is committed.
-	sealed := found != nil || step.Kind != KindRetriable
-	message := fmt.Sprintf("nothing was done for %s", step.ActionKey)
-	return nil, &Rejected{Code: codes.NotFound, Reason: "NOTHING_DONE", Message: message, sealed: sealed}
+	message := step.ActionKey + " has not run, and never will"
+	return nil, &Rejected{Code: codes.NotFound, Reason: "NEVER", Message: message, sealed: true}
 }
 
 // answerOf is the answer to an action or compensation whose key has a row already.
@@ -207,13 +211,13 @@ func answerOf(standing *row, call *call, err error) (*row, error) {
 	case err != nil:
 		return nil, err
 	case standing.state == null:
-		message := fmt.Sprintf("%s was compensated or looked up before it came, so it never runs", call.step.Key)
-		return nil, &Rejected{Code: codes.FailedPrecondition, Reason: "COMPENSATED_BEFORE", Message: message, sealed: true}
+		message := call.step.Key + " came after its compensation or lookup, so it never runs"
+		return nil, &Rejected{Code: codes.FailedPrecondition, Reason: "HANGING_ACTION", Message: message, sealed: true}
 	case string(standing.requestHash) != string(call.hash):
 		return nil, unknownf("%s came with another request before, and this one was not carried out", call.step.Key)
 	case standing.state == rejected:
 		return nil, &Rejected{
-			Code: codes.Code(*standing.code), Reason: *standing.reason, Message: *standing.message, sealed: true,
+			Code: codeOf(*standing.code), Reason: *standing.reason, Message: *standing.message, sealed: true,
 		}
 	default:
 		return standing, nil
@@ -252,11 +256,9 @@ func boundWaits(ctx context.Context, tx pgx.Tx) error {
 // claim writes the first row of a key; nil if it did, else the row that stands there. It waits for a transaction that is
 // writing one.
 func claim(ctx context.Context, tx pgx.Tx, step *Step, key, state string, call *call) (*row, error) {
-	var method *string
-	var hash []byte
-	direction := DirectionAction
+	direction, method, hash := DirectionAction, "", []byte(nil) // a mark
 	if call != nil {
-		method, hash, direction = &call.method, call.hash, step.Direction
+		direction, method, hash = step.Direction, call.method, call.hash
 	}
 	for range 3 {
 		tag, err := tx.Exec(

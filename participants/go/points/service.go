@@ -33,10 +33,15 @@ func (service *Service) Spend(ctx context.Context, request *pointsv1.SpendReques
 		})
 }
 
-// GiveBack undoes a spend: done is what Spend answered.
+// GiveBack undoes a spend: done is what Spend answered, nil if that was another participant.
 func (service *Service) GiveBack(ctx context.Context, request *pointsv1.GiveBackRequest) (*pointsv1.GiveBackResponse, error) {
 	return amends.Compensation(ctx, service.Barrier, request,
 		func(ctx context.Context, tx pgx.Tx, _ *amends.Step, done *pointsv1.SpendResponse) (*pointsv1.GiveBackResponse, error) {
+			if done == nil {
+				return nil, &amends.Rejected{
+					Code: codes.FailedPrecondition, Reason: "NOT_MADE_HERE", Message: "this spend was not made here",
+				}
+			}
 			_, err := tx.Exec(ctx, giveBackSQL, done.GetSpendId())
 			return &pointsv1.GiveBackResponse{}, err
 		})

@@ -1,2 +1,7 @@
 DELETE FROM amends_barrier
-WHERE (ledger, key) IN (SELECT ledger, key FROM amends_barrier WHERE step_time < $1 LIMIT $2)
+WHERE (ledger, key) IN (
+    SELECT ledger, key FROM amends_barrier
+    WHERE step_time < $1
+    ORDER BY step_time LIMIT $2
+    FOR UPDATE SKIP LOCKED
+)
