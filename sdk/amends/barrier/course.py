@@ -46,7 +46,7 @@ class Course:
     def __init__(self, call: GuardedCall) -> None:
         self.verdict: Verdict | None = None
         self.left_by: BaseException | None = None
-        self.hooks: list[Callable[[Session], None]] = []
+        self.hooks: list[Callable[[Session], object]] = []
         self._call = call
         self._entered = False
         self._committing = False

@@ -63,7 +63,7 @@ def transaction(
     return AsyncTransaction(sessions) if isinstance(sessions, async_sessionmaker) else SyncTransaction(sessions)
 
 
-def before_commit(work: Callable[[Session], None]) -> None:
+def before_commit(work: Callable[[Session], object]) -> None:
     """Have something done in the current call's transaction, last of all before its response is written and committed.
 
     Args:

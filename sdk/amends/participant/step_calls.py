@@ -42,7 +42,7 @@ from amends.participant.context import ServedCall, StepContext, enter, leave, st
 from amends.participant.guards import Answer, Guard, SyncGuard, Verdict, tell_about_to_commit
 from amends.participant.in_flight import CallsInFlight
 from amends.participant.key_memory import KeyInUseError, KeyMemory
-from amends.participant.refusals import NotInStep, Rejected, TryLater, refusal_in
+from amends.participant.refusals import REFUSAL_CODES, NotInStep, Rejected, TryLater, refusal_in
 from amends.participant.served_method import ReceivedRequest, ServedMethod
 from amends.participant.services import place_of
 
@@ -235,7 +235,8 @@ async def _guarded(
             await _to_the_end(guard.raised(death))
             raise
         return await _to_the_end(guard.returned(returned, abort_reason=step.state.abort_reason))
-    return await _to_the_end(guard.raised(fault or RuntimeError("the handler answered without a response")))
+    refused = _refused(call.context) if fault is None or isinstance(fault, grpc.aio.AbortError) else None
+    return await _to_the_end(guard.raised(refused or fault or RuntimeError("the handler answered without a response")))
 
 
 async def _settled(returned: object) -> object:
@@ -271,6 +272,12 @@ def _answered(call: Call, step: StepContext | None, returned: object) -> Verdict
         log.exception("%s returned a message that can't be sent%s", place_of(method.behaviour), _named(step))
         return wire.unsendable_response(method.name, fault)
     return Answer(response=response, abort_reason=step.state.abort_reason if step is not None else None)
+
+
+def _refused(context: HandlerContext) -> Rejected | None:
+    """A clear no that the handler said in gRPC's own way: a guard keeps it like one that was raised."""
+    said = _said(context)
+    return Rejected(said.text, code=said.code) if said.code in REFUSAL_CODES else None
 
 
 def _said(context: HandlerContext) -> wire.Refusal:

@@ -105,11 +105,22 @@ def take_effect_out(session: Session) -> pb.UndoResponse:
 
 @dataclass(slots=True)
 class Handlers:
-    """What the handlers do; a test changes it. The bodies run in the block, the pause after it, before the return."""
+    """What the handlers do; a test changes it.
+
+    Attributes:
+        do, undo: what the blocks do.
+        pause: what is waited for after the block, before the return.
+        swallowed: what is caught around the block; the handler then returns an empty response.
+        blocks: how many there are in one call.
+        aborted: what the call is aborted with through gRPC's own context, after the block.
+    """
 
     do: Body = write_effect
     undo: Body = take_effect_out
     pause: Pause = at_once
+    swallowed: tuple[type[BaseException], ...] = ()
+    blocks: int = 1
+    aborted: grpc.StatusCode | None = None
 
 
 class AsyncBarred(BarrierServiceServicer):
@@ -119,17 +130,24 @@ class AsyncBarred(BarrierServiceServicer):
         self._handlers, self._sessions = handlers, sessions
 
     async def Do(self, request: pb.DoRequest, context: AsyncContext) -> pb.DoResponse:
-        return await self._guarded(self._handlers.do, pb.DoResponse)
+        return await self._guarded(self._handlers.do, pb.DoResponse, context)
 
     async def Undo(self, request: pb.UndoRequest, context: AsyncContext) -> pb.UndoResponse:
-        return await self._guarded(self._handlers.undo, pb.UndoResponse)
+        return await self._guarded(self._handlers.undo, pb.UndoResponse, context)
 
     async def Find(self, request: pb.FindRequest, context: AsyncContext) -> pb.DoResponse:
         return await barrier.lookup(self._sessions, pb.DoResponse)
 
-    async def _guarded(self, body: Body, response: type[ResponseT]) -> ResponseT:
-        async with barrier.transaction(self._sessions) as session:
-            returned = await session.run_sync(body)
+    async def _guarded(self, body: Body, response: type[ResponseT], context: AsyncContext) -> ResponseT:
+        returned: Message = response()
+        try:
+            for _ in range(self._handlers.blocks):
+                async with barrier.transaction(self._sessions) as session:
+                    returned = await session.run_sync(body)
+        except self._handlers.swallowed:
+            return response()
+        if self._handlers.aborted is not None:
+            await context.abort(self._handlers.aborted, "too much")
         await self._handlers.pause()
         assert isinstance(returned, response)
         return returned
@@ -143,17 +161,24 @@ class PlainBarred(BarrierServiceServicer):
         self._loop = asyncio.get_running_loop()
 
     def Do(self, request: Any, context: Any) -> Any:
-        return self._guarded(self._handlers.do, pb.DoResponse)
+        return self._guarded(self._handlers.do, pb.DoResponse, context)
 
     def Undo(self, request: Any, context: Any) -> Any:
-        return self._guarded(self._handlers.undo, pb.UndoResponse)
+        return self._guarded(self._handlers.undo, pb.UndoResponse, context)
 
     def Find(self, request: Any, context: Any) -> Any:
         return barrier.lookup(self._sessions, pb.DoResponse)
 
-    def _guarded(self, body: Body, response: type[ResponseT]) -> ResponseT:
-        with barrier.transaction(self._sessions) as session:
-            returned = body(session)
+    def _guarded(self, body: Body, response: type[ResponseT], context: grpc.ServicerContext) -> ResponseT:
+        returned: Message = response()
+        try:
+            for _ in range(self._handlers.blocks):
+                with barrier.transaction(self._sessions) as session:
+                    returned = body(session)
+        except self._handlers.swallowed:
+            return response()
+        if self._handlers.aborted is not None:
+            context.abort(self._handlers.aborted, "too much")
         asyncio.run_coroutine_threadsafe(_awaited(self._handlers.pause), self._loop).result()
         assert isinstance(returned, response)
         return returned
