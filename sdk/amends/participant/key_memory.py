@@ -76,17 +76,24 @@ class KeyMemory:
                 raise _still_running(step) from None
 
     def end(self, step: StepContext) -> None:
-        """Note that the call has ended, however it did."""
+        """Note that the call has ended, however it did.
+
+        Which request owns the key of a call with a guard is written down; what came here first need not be the one.
+        """
         key = (step.ledger, step.key)
         with self._lock:
             running = self._running.pop(key)
-            self._ended[key] = running.fingerprint
-            self._ended.move_to_end(key)
-            if len(self._ended) > self._limit:
-                self._ended.popitem(last=False)
+            if step.state.guard is None:
+                self._remember(key, running.fingerprint)
         for waiting in running.waiting:
             if waiting.set_running_or_notify_cancel():
                 waiting.set_result(None)
+
+    def _remember(self, key: LedgerKey, fingerprint: int) -> None:
+        self._ended[key] = fingerprint
+        self._ended.move_to_end(key)
+        if len(self._ended) > self._limit:
+            self._ended.popitem(last=False)
 
     def _begin(self, step: StepContext, method: str, request: bytes) -> Future[None] | None:
         """Begin, or what is done when the call that is in the way has ended."""

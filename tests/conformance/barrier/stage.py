@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import grpc
 from google.protobuf.message import Message
-from sqlalchemy import URL, Column, Engine, Integer, MetaData, NullPool, Table, Text, create_engine, select
+from sqlalchemy import URL, Column, Engine, Integer, MetaData, Table, Text, create_engine, select, text
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -87,6 +87,17 @@ class Step:
 
 async def at_once() -> None:
     """No pause."""
+
+
+class Held:
+    """A pause that says when it was reached and ends when it is told to."""
+
+    def __init__(self) -> None:
+        self.reached, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self) -> None:
+        self.reached.set()
+        await self.go_on.wait()
 
 
 def write_effect(session: Session) -> pb.DoResponse:
@@ -229,6 +240,11 @@ class Rig:
         with self.outside.begin() as connection:
             return list(connection.execute(select(EFFECTS.c.name).order_by(EFFECTS.c.id)).scalars())
 
+    def somebody_waits_for_a_lock(self) -> bool:
+        """On PostgreSQL: whether a session does."""
+        with self.outside.begin() as connection:
+            return bool(connection.execute(text("SELECT count(*) FROM pg_locks WHERE NOT granted")).scalar_one())
+
     def rows(self) -> dict[str, str]:
         """The barrier's rows: saga/step/direction -> state."""
         table = barrier.TABLES.tables["amends_barrier"]
@@ -239,7 +255,7 @@ class Rig:
 @asynccontextmanager
 async def rig_at(url: str, *, plain: bool) -> AsyncGenerator[Rig]:
     """A rig on a database that has its tables; `url` is for SQLAlchemy's synchronous engines."""
-    outside = create_engine(url, poolclass=NullPool)
+    outside = create_engine(url, pool_pre_ping=True)
     if plain:
         engine = create_engine(url)
         yield Rig(url=engine.url, outside=outside, sessions=sessionmaker(engine))
@@ -248,6 +264,7 @@ async def rig_at(url: str, *, plain: bool) -> AsyncGenerator[Rig]:
         async_engine = create_async_engine(url.replace("sqlite:", "sqlite+aiosqlite:"))
         yield Rig(url=async_engine.url, outside=outside, sessions=async_sessionmaker(async_engine))
         await async_engine.dispose()
+    outside.dispose()
 
 
 def make_tables(engine: Engine) -> None:
@@ -259,7 +276,7 @@ def make_tables(engine: Engine) -> None:
 class Stage:
     """The participant, served, and calls of it."""
 
-    def __init__(self, rig: Rig, handlers: Handlers, channel: grpc.aio.Channel) -> None:
+    def __init__(self, rig: Rig, channel: grpc.aio.Channel, handlers: Handlers) -> None:
         self.rig, self.handlers = rig, handlers
         self._channel = channel
 
@@ -299,4 +316,9 @@ async def staged(rig: Rig) -> AsyncGenerator[Stage]:
     server = ParticipantServer("barred", coordinator=NO_COORDINATOR, stop_grace_s=0)
     server.add(rig.servicer(handlers))
     async with server, grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-        yield Stage(rig, handlers, channel)
+        yield Stage(rig, channel, handlers)
+
+
+def called(rig: Rig, channel: grpc.aio.Channel) -> Stage:
+    """Calls of a participant that is served elsewhere."""
+    return Stage(rig, channel, Handlers())
