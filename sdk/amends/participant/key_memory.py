@@ -33,7 +33,7 @@ class _Running:
     """A call that is carried out: the number of its request, and who waits for its end."""
 
     fingerprint: int
-    waiting: list[Future[None]] = field(default_factory=list)
+    waiting: list[Future[None]] = field(default_factory=list["Future[None]"])
 
 
 class KeyMemory:
