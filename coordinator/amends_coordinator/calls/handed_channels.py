@@ -49,16 +49,11 @@ class HandedChannels:
 
     async def call(self, request: CallRequest) -> Answer:
         """See `ports.participants.Participants.call`."""
-        channel = self._channels.get(request.participant)
-        if channel is None:
-            name = request.participant
-            who = f"there is no participant {name}" if name else "no participant, or more than one, serves it"
-            return Answer(outcome=Outcome.NOT_SENT, message=f"{who}; this rehearsal has {', '.join(self._channels)}")
         timeout_us = min(request.timeout_us, request.deadline_time - self._clock.now())
         deadline = asyncio.timeout(max(0, timeout_us) / 1e6)
         try:
             async with deadline:
-                return await self._around(request, lambda: self._send(channel, request))
+                return await self._around(request, lambda: self._send(request))
         except TimeoutError:
             if not deadline.expired():
                 raise
@@ -67,8 +62,11 @@ class HandedChannels:
     def withdraw(self, key: IdempotencyKey) -> None:
         """See `ports.participants.Participants.withdraw`; nothing ever waits for a slot here."""
 
-    async def _send(self, channel: grpc.aio.Channel, request: CallRequest) -> Answer:
+    async def _send(self, request: CallRequest) -> Answer:
         """A request carries how long it may take, counted from its arrival: one that is late has all of its time."""
+        channel = self._channels.get(request.participant)
+        if channel is None:
+            return Answer(outcome=Outcome.NOT_SENT, message=self._nobody(request))
         return await send(
             channel.unary_unary(f"/{request.method}"),
             request,
@@ -76,3 +74,10 @@ class HandedChannels:
             ledger_name=self._ledger_name,
             limit_bytes=self._limit_bytes,
         )
+
+    def _nobody(self, request: CallRequest) -> str:
+        service = request.method.partition("/")[0]
+        known = f"this rehearsal has {', '.join(self._channels) or 'none'}"
+        if request.participant:
+            return f"there is no participant {request.participant}; {known}"
+        return f"no participant serves {service}, or several do and the step names none; {known}"

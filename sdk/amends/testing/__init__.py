@@ -23,9 +23,9 @@ if TYPE_CHECKING:
         Replied,
         Written,
     )
-    from amends.testing.rehearsal import NoVirtualTimeError, Orphans, Rehearsal, StandsStillError
+    from amends.testing.rehearsal import Orphans, Rehearsal, StandsStillError
     from amends.testing.seam import CallSite, Change, Fault, NoFault, WriteSite
-    from amends.testing.virtual_time import StuckError, VirtualLoop, held, run
+    from amends.testing.virtual_time import StuckError, VirtualLoop, WrongLoopError, held, run
     from amends_coordinator.bootstrap import Answer, Outcome
 
 __all__ = [
@@ -43,7 +43,6 @@ __all__ = [
     "Happening",
     "Heard",
     "NoFault",
-    "NoVirtualTimeError",
     "Noted",
     "Orphans",
     "Outcome",
@@ -54,6 +53,7 @@ __all__ = [
     "VirtualLoop",
     "WriteSite",
     "Written",
+    "WrongLoopError",
     "held",
     "run",
 ]

@@ -148,7 +148,7 @@ class Journal:
     entries: list[Entry] = field(default_factory=list[Entry])
 
     def timeline(self) -> str:
-        """One line for each, without those that follow from the line before; with the saga's id if there are several."""
+        """One line for each, without those that follow from the line before; with the saga's id where it matters."""
         sagas = {entry.what.site.saga_id for entry in self.entries if isinstance(entry.what, OfSaga)}
         return "\n".join(_line(entry, several=len(sagas) > 1) for entry in self._worth_telling())
 

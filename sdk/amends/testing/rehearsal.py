@@ -32,7 +32,7 @@ from amends.testing.journal import CoordinatorKilled, CoordinatorStarted, Entry,
 from amends.testing.participants import Participant
 from amends.testing.rehearsed_client import RehearsedClient
 from amends.testing.seam import NoFault
-from amends.testing.virtual_time import VirtualLoop
+from amends.testing.virtual_time import VirtualLoop, WrongLoopError
 from amends.v1 import operator_service_pb2, saga_pb2
 from amends.v1.operator_service_pb2_grpc import OperatorServiceStub
 from amends_coordinator.bootstrap import Instant, MemoryStore, RehearsedClock, RehearsedCoordinator, RehearsedIds
@@ -73,10 +73,6 @@ class Orphans(StrEnum):
     """Their connection breaks, and gRPC cancels them."""
     RUN_ON = "run on"
     """They don't hear of it, and run to their end."""
-
-
-class NoVirtualTimeError(AmendsError):
-    """A rehearsal on an ordinary event loop would wait for real. Have `amends.testing.run` run what enters it."""
 
 
 class StandsStillError(AmendsError):
@@ -122,7 +118,7 @@ class Rehearsal:
     ) -> None:
         loop = asyncio.get_running_loop()
         if not isinstance(loop, VirtualLoop):
-            raise NoVirtualTimeError("a Rehearsal needs virtual time: enter it in what amends.testing.run() runs")
+            raise WrongLoopError("a Rehearsal needs virtual time: enter it in what amends.testing.run() runs")
         self._loop = loop
         self._fault: Fault = NoFault() if fault is None else fault
         self._settings = {**SETTINGS, **(settings or {})}
@@ -313,9 +309,14 @@ class Rehearsal:
         if record is None:
             return True
         saga = record.stored.saga
-        if saga.due_time is None and not any(intent.in_flight for intent in saga.intents):
-            return saga.state.ended or saga.attention_required
-        return saga.state.value == "COMPENSATION_FAILED"
+        if saga.state.value == "COMPENSATION_FAILED":
+            return True
+        if saga.state.ended or not saga.attention_required:
+            return saga.state.ended and saga.due_time is None
+        # What is parked behind the point of no return has a timeout ahead of it, which only tells a person once more.
+        goes_on = any(intent.in_flight or intent.waiting for intent in saga.intents)
+        told_only = saga.point_of_no_return_passed and saga.due_time == saga.deadline_time
+        return not goes_on and (saga.due_time is None or told_only)
 
     def _forget(self, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(task, None)

@@ -23,7 +23,7 @@ import sys
 import time
 import traceback
 from collections import deque
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
@@ -70,6 +70,10 @@ class StuckError(AmendsError):
     """
 
 
+class WrongLoopError(AmendsError):
+    """A rehearsal on an ordinary event loop, or a run inside of one. The text says what to do."""
+
+
 @contextmanager
 def held() -> Generator[None]:
     """What the block waits for doesn't keep time from moving, although it comes from outside the loop."""
@@ -103,7 +107,14 @@ def run(
 
     Raises:
         StuckError: it can't go on, or took longer than that.
+        WrongLoopError: an event loop runs here already.
     """
+    with suppress(RuntimeError):  # there is none, as it should be
+        running = asyncio.get_running_loop()
+        raise WrongLoopError(
+            f"amends.testing.run() needs an event loop of its own, and {running!r} runs here already: write the test "
+            "as a plain function that calls run(...)"
+        )
     state = random.getstate()
     random.seed(seed)
     try:

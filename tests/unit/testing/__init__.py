@@ -1,0 +1,1 @@
+"""Rehearsals: virtual time, gRPC without a network, and the seam for faults."""
