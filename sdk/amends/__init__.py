@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from amends.methods import Call, Method, method
     from amends.options import Codes, Guarantee, OnUnknown, Retry
     from amends.participant import (
+        Announcer,
         CannotListenError,
         DescriptorConflictError,
         InvalidParticipantError,
@@ -50,6 +51,9 @@ if TYPE_CHECKING:
         ParticipantServer,
         Rejected,
         StepContext,
+        StepInterceptor,
+        SyncAnnouncer,
+        SyncStepInterceptor,
         TryLater,
         current_step,
     )
@@ -60,6 +64,7 @@ if TYPE_CHECKING:
 __all__ = [
     "KEY_NAMESPACE",
     "AmendsError",
+    "Announcer",
     "Call",
     "CannotListenError",
     "ClientClosedError",
@@ -103,6 +108,9 @@ __all__ = [
     "SagaNotFoundError",
     "Step",
     "StepContext",
+    "StepInterceptor",
+    "SyncAnnouncer",
+    "SyncStepInterceptor",
     "TryLater",
     "UnknownFieldError",
     "UnreadableAnswerError",

@@ -7,6 +7,7 @@ what passes; the bytes that came are kept beside it.
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import grpc
@@ -14,16 +15,19 @@ from google.protobuf.message import Message
 
 from amends.participant import wire
 from amends.participant.context import ServedCall, StepContext
+from amends.participant.discretion import discreet
 from amends.participant.guards import Verdict
 from amends.participant.handler_contexts import ContextInThread
+from amends.participant.in_flight import CallsInFlight
 from amends.participant.key_memory import KeyMemory
-from amends.participant.served_method import ReceivedRequest, ServedMethod, served_method
+from amends.participant.served_method import GRPCS_OWN, ReceivedRequest, ServedMethod, served_method
 from amends.participant.step_calls import Call, Pairs, StepCalls, log
 from amends.participant.threads import HandlerThreads
 
 # The stubs make requests and responses type variables of each call; here they are whatever the handler takes. At run
 # time these classes take no parameters, so the names exist for checkers only.
 if TYPE_CHECKING:
+    from amends.participant.discretion import Continuation
     from amends.participant.services import ServedService
 
     Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
@@ -59,7 +63,7 @@ class ServedCalls(grpc.GenericRpcHandler):
             if handler is None:
                 return self._unknown(path, service)
             if handler.unary_unary is None:
-                return handler
+                return discreet(handler, path.removeprefix("/"), participant=self._calls.participant)
             method = self._methods[path] = served_method(path, handler.unary_unary)
         return handler_of(method, handler_call_details.invocation_metadata, calls=self._calls, threads=self._threads)
 
@@ -101,6 +105,48 @@ def handler_of(method: ServedMethod, metadata: object, *, calls: StepCalls, thre
     return grpc.unary_unary_rpc_method_handler(
         answer, request_deserializer=request.read, response_serializer=method.response.SerializeToString
     )
+
+
+class StepInterceptor(grpc.aio.ServerInterceptor):
+    """Makes steps of the unary methods of an asyncio server of yours, as `ParticipantServer` does with its own.
+
+        server = grpc.aio.server(interceptors=[Authenticate(), StepInterceptor("payments")])
+
+    Put it last: interceptors after it take part in the handler's work. Services of gRPC's own, such as health, pass.
+    Announce what the server serves with an `Announcer`.
+
+    Args:
+        participant: the name that it is announced by, the domain of its refusals.
+        capacity: how many steps are carried out at once; 0 for any number. Announce the same.
+        threads: how many plain handlers run at once; see `ParticipantServer`.
+    """
+
+    def __init__(self, participant: str, *, capacity: int = 0, threads: int = 16) -> None:
+        self._in_flight = CallsInFlight()
+        self._calls = StepCalls(participant, capacity=capacity, in_flight=self._in_flight)
+        self._threads = HandlerThreads(threads)
+
+    async def intercept_service(
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
+    ) -> Handler | None:
+        """The handler of one call."""
+        handler = await continuation(handler_call_details)
+        path = handler_call_details.method
+        if handler is None or path.startswith(GRPCS_OWN):
+            return handler
+        if handler.unary_unary is not None:
+            with suppress(KeyError):  # no imported module describes the method, so it is no coordinator that calls it
+                method = served_method(path, handler.unary_unary)
+                metadata = handler_call_details.invocation_metadata
+                return handler_of(method, metadata, calls=self._calls, threads=self._threads)
+        return discreet(handler, path.removeprefix("/"), participant=self._calls.participant)
+
+    async def wait_idle(self, timeout_s: float) -> bool:
+        """Wait until no handler runs, at most so long; whether that was reached.
+
+        A server's `stop()` waits neither for a thread whose caller is gone nor for what a cancelled handler cleans up.
+        """
+        return await self._in_flight.wait_idle(timeout_s)
 
 
 class OnLoop:

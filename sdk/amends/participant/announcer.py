@@ -1,190 +1,197 @@
-"""Tells the coordinator where this process is, for as long as it runs.
+"""Announces a server that a team runs itself, as `ParticipantServer` announces its own.
 
-One instance is announced under a new id at every start. The announcement is a lease: repeated after a third of it, at
-once when the connection to the coordinator was lost, and with growing pauses while the coordinator can't be reached.
-Nothing that the coordinator does or suffers stops the participant from serving, with one exception: when the types it
-announces contradict those of another participant, nothing could ever reach it, so that ends it (`failure`).
+announcer = Announcer("payments", coordinator="coordinator:7070", address="10.0.0.7:7101", servicers=[Payments()])
+await announcer.start()          # once the server listens
+...
+await server.stop(grace=5)       # first the calls in hand
+await announcer.stop()           # then the instance is taken out
 
-The log has one line for every change of what the coordinator answers, however long it lasts.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
-import random
-import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
+import threading
+from collections.abc import Coroutine, Iterable
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
-import grpc
-from google.protobuf import descriptor_pb2
+from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.descriptor import ServiceDescriptor
 
-from amends.participant.errors import DescriptorConflictError
-from amends.participant.wire import error_reason
-from amends.v1 import registry_service_pb2 as registry
-from amends.v1.registry_service_pb2_grpc import RegistryServiceStub
+from amends.participant.announcing import Announcement, Announcing, check_address, check_who_and_where, first_of
+from amends.participant.errors import InvalidParticipantError, NotStartedError
+from amends.participant.services import files_of, read_servicer
 
-log = logging.getLogger("amends.participant")
-
-CALL_TIMEOUT_S = 5.0
-DEREGISTER_TIMEOUT_S = 1.0
-FIRST_PAUSE_S = 0.1
-LONGEST_PAUSE_S = 2.0
-ADVICE = {
-    grpc.StatusCode.UNAVAILABLE: "start a coordinator there (`amends dev`) or correct coordinator=; ",
-    grpc.StatusCode.UNIMPLEMENTED: "what listens there is no amends coordinator: correct coordinator=; ",
-}
-DEFAULT_LEASE_S = 30.0
-SHORTEST_RENEWAL_S = 0.05
-
-CHANNEL_OPTIONS = (
-    ("grpc.enable_retries", 0),  # the pauses below are the only repetition
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 2000),
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Announcement:
-    """What is announced: a participant, and where one process of it takes how many calls at once."""
-
-    participant: str
-    services: Sequence[str]
-    descriptors: descriptor_pb2.FileDescriptorSet
-    address: str
-    capacity: int
+T = TypeVar("T")
 
 
 class Announcer:
-    """Keeps one instance announced. Make and use it inside the running loop.
+    """Keeps one process of a participant announced, from `start` to `stop`. Use it on one event loop.
 
-    Attributes:
-        instance_id: of this process, new with every announcer.
-        announced: set once the coordinator has accepted the announcement.
-        failure: done with the error that ends the participant; never done otherwise.
+    Args:
+        name: the participant's name, `[a-z][a-z0-9_-]{0,63}`. Processes with the same name are its instances.
+        coordinator: gRPC target of the coordinator, such as "localhost:7070". It need not be there yet.
+        address: how the coordinator reaches this process, "host:port".
+        servicers: instances of classes derived from generated ...Servicer classes.
+        services: full names of further services ("package.Service"), for servers that have no such servicers.
+        descriptors: the files that describe `services`, each after what it depends on. Default: those that the imported
+            _pb2 modules have described.
+        capacity: how many calls it takes at once; a coordinator gives it no more. 0: any number.
+
+    Raises:
+        InvalidParticipantError: an argument can't be used; the text says which and why.
     """
 
-    def __init__(self, announcement: Announcement, *, coordinator: str) -> None:
-        self.instance_id = uuid.uuid4().hex
-        self.announced = asyncio.Event()
-        self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._announcement, self._coordinator = announcement, coordinator
-        self._channel = grpc.aio.insecure_channel(coordinator, options=CHANNEL_OPTIONS)
-        self._registry = RegistryServiceStub(self._channel)
-        self._disconnected = asyncio.Event()
-        self._last_answer: grpc.StatusCode | None = None
-        self._tasks: list[asyncio.Task[None]] = []
-
-    def start(self) -> None:
-        """Begin to announce; returns at once, whether or not the coordinator is there."""
-        for work, name in ((self._keep_announced(), "announce"), (self._watch_connection(), "watch")):
-            task = asyncio.create_task(work, name=f"amends-{self._announcement.participant}-{name}")
-            task.add_done_callback(self._ended)
-            self._tasks.append(task)
-
-    async def stop(self) -> None:
-        """Cease to renew. The announcement holds until `withdraw` or the end of its lease."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks.clear()
-        if self.failure.done() and not self.failure.cancelled():
-            self.failure.exception()  # read, so that the loop does not report what nobody waited for
-
-    async def withdraw(self) -> None:
-        """Take the instance out at the coordinator, within a second or not at all, and close the connection."""
-        request = registry.DeregisterParticipantRequest(
-            name=self._announcement.participant, instance_id=self.instance_id
+    def __init__(
+        self,
+        name: str,
+        *,
+        coordinator: str,
+        address: str,
+        servicers: Iterable[object] = (),
+        services: Iterable[str] = (),
+        descriptors: descriptor_pb2.FileDescriptorSet | None = None,
+        capacity: int = 0,
+    ) -> None:
+        check_who_and_where(name, coordinator)
+        check_address(address)
+        if capacity < 0:
+            raise InvalidParticipantError(f"capacity={capacity} must be at least 0")
+        known = {service.name: service.descriptor for servicer in servicers for service in read_servicer(servicer)}
+        named = tuple(services)
+        if descriptors is None:
+            known |= {service: _described(service) for service in named}
+        if not known and not named:
+            raise InvalidParticipantError(f"participant {name} serves nothing: name its servicers= or its services=")
+        files = files_of(known.values())
+        files.MergeFrom(descriptors or descriptor_pb2.FileDescriptorSet())
+        self._announcement = Announcement(
+            participant=name,
+            services=tuple(dict.fromkeys((*known, *named))),
+            descriptors=files,
+            address=address,
+            capacity=capacity,
         )
-        try:
-            # The timeout around it is for what a deadline does not bound, such as a call that waits for its channel.
-            async with asyncio.timeout(DEREGISTER_TIMEOUT_S):
-                await self._registry.DeregisterParticipant(request, timeout=DEREGISTER_TIMEOUT_S)
-        except (grpc.aio.AioRpcError, TimeoutError) as problem:
-            code = problem.code().name if isinstance(problem, grpc.aio.AioRpcError) else "no answer"
-            log.info("%s could not be taken out at %s (%s); its lease ends it", self._name, self._coordinator, code)
-        finally:
-            await self._channel.close()
+        self._coordinator = coordinator
+        self._running: Announcing | None = None
 
     @property
-    def _name(self) -> str:
-        return f"participant {self._announcement.participant} at {self._announcement.address}"
+    def instance_id(self) -> str:
+        """Under which this process is announced; new at every start."""
+        return self._started().instance_id
 
-    async def _keep_announced(self) -> None:
-        pause_s = FIRST_PAUSE_S
-        while True:
-            self._disconnected.clear()
-            lease_s = await self._announce()
-            if lease_s is None:
-                # Half fixed, half random: participants that lost their coordinator together do not return together.
-                await asyncio.sleep(pause_s / 2 + random.random() * pause_s / 2)
-                pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
-                continue
-            pause_s = FIRST_PAUSE_S
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(lease_s / 3, SHORTEST_RENEWAL_S)):
-                    await self._disconnected.wait()
+    async def start(self) -> None:
+        """Begin to announce; returns at once, also when the coordinator isn't there yet.
 
-    async def _announce(self) -> float | None:
-        """Announce once; the lease in seconds, or None if it was not accepted."""
-        what = self._announcement
-        request = registry.RegisterParticipantRequest(
-            name=what.participant,
-            services=what.services,
-            instance=registry.ParticipantInstance(
-                instance_id=self.instance_id, address=what.address, capacity=what.capacity
-            ),
-            descriptors=what.descriptors,
-        )
-        try:
-            response = await self._registry.RegisterParticipant(request, timeout=CALL_TIMEOUT_S)
-        except grpc.aio.AioRpcError as refusal:
-            self._refused(refusal)
-            return None
-        self._accepted()
-        return response.lease_timeout.ToTimedelta().total_seconds() or DEFAULT_LEASE_S
+        Raises:
+            InvalidParticipantError: it runs already.
+        """
+        if self._running is not None:
+            raise InvalidParticipantError(f"participant {self._announcement.participant} is announced already")
+        self._running = Announcing(self._announcement, coordinator=self._coordinator)
+        self._running.start()
 
-    def _accepted(self) -> None:
-        if self._last_answer is not grpc.StatusCode.OK:
-            # Whoever read that it was not must read that it is, also where only warnings are shown.
-            level = logging.INFO if self._last_answer is None else logging.WARNING
-            log.log(level, "%s is announced to %s", self._name, self._coordinator)
-        self._last_answer = grpc.StatusCode.OK
-        self.announced.set()
+    async def announced(self) -> None:
+        """Wait until the coordinator has accepted the announcement once. Bound it with `asyncio.timeout`.
 
-    def _refused(self, refusal: grpc.aio.AioRpcError) -> None:
-        if error_reason(refusal) == "DESCRIPTOR_CONFLICT":
-            raise DescriptorConflictError(
-                f"{self._name} can't take part: {refusal.details()}; another participant announces the same name with "
-                "other content: rename the package of one of them, or give both the same file"
-            )
-        if self._last_answer is not refusal.code():
-            log.warning(
-                "%s is not announced to %s: %s %s; %strying until it is",
-                self._name,
-                self._coordinator,
-                refusal.code().name,
-                refusal.details(),
-                ADVICE.get(refusal.code(), ""),
-            )
-        self._last_answer = refusal.code()
+        Raises:
+            DescriptorConflictError: another participant announces the same type with other content.
+        """
+        running = self._started()
+        await first_of(running.announced, running.failure)
 
-    async def _watch_connection(self) -> None:
-        """Notices a lost connection, so that a coordinator that restarted hears of us at once."""
-        state = self._channel.get_state(try_to_connect=True)
-        while state is not grpc.ChannelConnectivity.SHUTDOWN:
-            await self._channel.wait_for_state_change(state)
-            before, state = state, self._channel.get_state(try_to_connect=True)
-            if before is grpc.ChannelConnectivity.READY:
-                self._disconnected.set()
+    async def stop(self) -> None:
+        """Take the instance out at the coordinator, within a second or not at all. Safe to repeat."""
+        running, self._running = self._running, None
+        if running is not None:
+            await running.stop()
+            await running.withdraw()
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """Neither task ends by itself, so whatever ended one ends the participant."""
-        if task.cancelled() or self.failure.done():
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def _started(self) -> Announcing:
+        if self._running is None:
+            name = self._announcement.participant
+            raise NotStartedError(f"participant {name} isn't announced: start() its announcer first")
+        return self._running
+
+
+class SyncAnnouncer:
+    """Runs an announcer in a thread of its own, for programs without an event loop.
+
+        with SyncAnnouncer(Announcer("payments", ...)):
+            server.wait_for_termination()
+
+    Args:
+        announcer: which nothing else starts.
+    """
+
+    def __init__(self, announcer: Announcer) -> None:
+        self._announcer = announcer
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def instance_id(self) -> str:
+        """Under which this process is announced; new at every start."""
+        return self._announcer.instance_id
+
+    def start(self) -> None:
+        """See `Announcer.start`."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            # A daemon: a program that ends without stop() is not held up, and its lease ends by itself.
+            self._thread = threading.Thread(target=self._loop.run_forever, name="amends-announcer", daemon=True)
+            self._thread.start()
+        self._run(self._announcer.start())
+
+    def announced(self, timeout_s: float) -> None:
+        """Wait until the coordinator has accepted the announcement once.
+
+        Raises:
+            TimeoutError: it has not within this time; it is tried on.
+            DescriptorConflictError: another participant announces the same type with other content.
+        """
+        self._run(asyncio.wait_for(self._announcer.announced(), timeout_s))
+
+    def stop(self) -> None:
+        """See `Announcer.stop`."""
+        if self._loop is None or self._thread is None:
             return
-        fault = task.exception() or RuntimeError(f"task {task.get_name()} ended by itself")
-        log.error("%s: %s", self._name, fault, exc_info=None if isinstance(fault, DescriptorConflictError) else fault)
-        self.failure.set_exception(fault)
+        self._run(self._announcer.stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        self._loop = self._thread = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._loop is None:
+            work.close()
+            raise NotStartedError("the announcer isn't started: start() it first")
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+def _described(service: str) -> ServiceDescriptor:
+    try:
+        return descriptor_pool.Default().FindServiceByName(service)
+    except KeyError:
+        raise InvalidParticipantError(
+            f"no imported _pb2 module describes the service {service}: import the one that does, or give descriptors="
+        ) from None

@@ -5,10 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, Message
+
+GRPCS_OWN = "/grpc."
+"""How the paths of gRPC's own services begin, such as health and reflection: they are no steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +40,21 @@ def served_method(path: str, behaviour: Callable[[Any, Any], object]) -> ServedM
         KeyError: no imported `_pb2` module describes it.
     """
     name = path.removeprefix("/")
-    method = descriptor_pool.Default().FindMethodByName(name.replace("/", "."))
+    request, response = _messages(name)
     return ServedMethod(
         name=name,
         behaviour=behaviour,
         plain=not inspect.iscoroutinefunction(inspect.unwrap(behaviour)),
-        request=message_factory.GetMessageClass(method.input_type),
-        response=message_factory.GetMessageClass(method.output_type),
+        request=request,
+        response=response,
     )
+
+
+@lru_cache(maxsize=1024)
+def _messages(name: str) -> tuple[type[Message], type[Message]]:
+    """The classes of a method's request and response: looked up once, since it may be asked with every call."""
+    method = descriptor_pool.Default().FindMethodByName(name.replace("/", "."))
+    return message_factory.GetMessageClass(method.input_type), message_factory.GetMessageClass(method.output_type)
 
 
 class ReceivedRequest:

@@ -16,28 +16,25 @@ import contextlib
 import logging
 import re
 import signal
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 import grpc
 
-from amends.coordinator_calls import check_target
-from amends.errors import InvalidAddressError
 from amends.participant.aio_server import ServedCalls
-from amends.participant.announcer import Announcement, Announcer
+from amends.participant.announcing import WILDCARDS, Announcement, Announcing, check_who_and_where, first_of
+from amends.participant.discretion import Discretion
 from amends.participant.errors import CannotListenError, InvalidParticipantError, NotStartedError
 from amends.participant.health import Health
 from amends.participant.in_flight import CallsInFlight
-from amends.participant.services import ServedService, descriptors_of, read_servicer
+from amends.participant.services import ServedService, check_streams, descriptors_of, read_servicer
 from amends.participant.step_calls import StepCalls
 from amends.participant.threads import HandlerThreads
 
 log = logging.getLogger("amends.participant")
 
-NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
-WILDCARDS = frozenset({"", "0.0.0.0", "::", "[::]", "*"})  # noqa: S104 - they are refused, not listened on
 CLEAN_UP_S = 1.0
 
 SERVER_OPTIONS = (("grpc.so_reuseport", 0),)  # a port that is taken must be an error, not a silent second listener
@@ -50,7 +47,7 @@ class _Running:
     server: grpc.aio.Server
     port: int
     health: Health
-    announcer: Announcer
+    announcing: Announcing
     in_flight: CallsInFlight
     threads: HandlerThreads
     stop_asked: asyncio.Event
@@ -72,12 +69,15 @@ class ParticipantServer:
         threads: how many plain handlers (`def`) run at once; further calls of them wait for a thread, in order. Unary
             methods may be plain. A thread can't be stopped: give whatever a plain handler waits for a timeout
             (`current_step().time_remaining()`), or its call stays in flight and its process doesn't end.
+        interceptors: the team's own, the outermost first, as in any gRPC server. They stand before the steps: they read
+            requests and responses as messages and see a refusal as an abort, and health checks pass through them too;
+            the current step begins behind them. What one raises is sent as what a handler raises is.
 
     Raises:
         InvalidParticipantError: an argument can't be used; the text says which and why.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but two are settings with a default
         self,
         name: str,
         *,
@@ -88,13 +88,9 @@ class ParticipantServer:
         capacity: int = 0,
         stop_grace_s: float = 5.0,
         threads: int = 16,
+        interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
     ) -> None:
-        if not NAME.fullmatch(name):
-            raise InvalidParticipantError(f"{name!r} is no name of a participant: it must match {NAME.pattern}")
-        try:
-            check_target(coordinator)
-        except InvalidAddressError as problem:
-            raise InvalidParticipantError(f"coordinator: {problem}") from problem
+        check_who_and_where(name, coordinator)
         if not 0 <= port <= 65535 or capacity < 0 or stop_grace_s < 0 or threads < 1:
             raise InvalidParticipantError(
                 f"port={port} must be 0 to 65535, capacity={capacity} and stop_grace_s={stop_grace_s} at least 0, "
@@ -107,6 +103,7 @@ class ParticipantServer:
         self._name, self._coordinator, self._capacity = name, coordinator, capacity
         self._host, self._wanted_port, self._advertise = host, port, advertise
         self._stop_grace_s, self._threads = stop_grace_s, threads
+        self._interceptors = tuple(interceptors)
         self._services: dict[str, ServedService] = {}
         self._running: _Running | None = None
         self._changing = asyncio.Lock()
@@ -124,7 +121,7 @@ class ParticipantServer:
     @property
     def instance_id(self) -> str:
         """Under which this process is announced; new at every start."""
-        return self._started().announcer.instance_id
+        return self._started().announcing.instance_id
 
     def add(self, servicer: object) -> None:
         """Serve an instance of a class derived from one or more generated ...Servicer classes.
@@ -135,6 +132,7 @@ class ParticipantServer:
         if self._running is not None:
             raise InvalidParticipantError("the server runs already: add() every servicer before start() or serve()")
         for service in read_servicer(servicer):
+            check_streams(servicer, service)
             if service.name in self._services:
                 raise InvalidParticipantError(f"{service.name} was added already: serve each service once")
             self._services[service.name] = service
@@ -152,7 +150,7 @@ class ParticipantServer:
             if not self._services:
                 raise InvalidParticipantError(f"participant {self._name} serves nothing: add() a servicer first")
             self._running = await self._start()
-        self._running.announcer.start()
+        self._running.announcing.start()
 
     async def serve(self) -> None:
         """Start unless that was done, run until SIGTERM, SIGINT or `stop()`, and stop.
@@ -166,7 +164,7 @@ class ParticipantServer:
         running = self._started()
         with _on_signals(running.stop_asked):
             try:
-                await _first_of(running.stop_asked, running.announcer.failure)
+                await first_of(running.stop_asked, running.announcing.failure)
             finally:
                 await self.stop()
 
@@ -176,8 +174,8 @@ class ParticipantServer:
         Raises:
             DescriptorConflictError: another participant announces the same type with other content.
         """
-        announcer = self._started().announcer
-        await _first_of(announcer.announced, announcer.failure)
+        announcing = self._started().announcing
+        await first_of(announcing.announced, announcing.failure)
 
     async def stop(self) -> None:
         """Finish the calls in hand within the grace, take the instance out, and close. Safe to repeat."""
@@ -206,7 +204,8 @@ class ParticipantServer:
         in_flight, health = CallsInFlight(), Health(self._services)
         calls = StepCalls(self._name, capacity=self._capacity, in_flight=in_flight)
         threads = HandlerThreads(self._threads)
-        server = grpc.aio.server(options=SERVER_OPTIONS)
+        interceptors = (Discretion(self._name), *self._interceptors) if self._interceptors else ()
+        server = grpc.aio.server(options=SERVER_OPTIONS, interceptors=interceptors)
         server.add_generic_rpc_handlers((ServedCalls(calls, services=self._services.values(), threads=threads),))
         health.serve_at(server)
         port = self._listen(server)
@@ -223,7 +222,7 @@ class ParticipantServer:
             server=server,
             port=port,
             health=health,
-            announcer=Announcer(announcement, coordinator=self._coordinator),
+            announcing=Announcing(announcement, coordinator=self._coordinator),
             in_flight=in_flight,
             threads=threads,
             stop_asked=asyncio.Event(),
@@ -246,28 +245,13 @@ class ParticipantServer:
 
     async def _stop(self, running: _Running) -> None:
         running.health.stop_serving()
-        await running.announcer.stop()
+        await running.announcing.stop()
         await running.server.stop(self._stop_grace_s)
         if not await running.in_flight.wait_idle(CLEAN_UP_S):
             log.warning("participant %s stops with %d calls that did not end", self._name, running.in_flight.count)
         running.threads.close()
-        await running.announcer.withdraw()
+        await running.announcing.withdraw()
         log.info("participant %s stopped", self._name)
-
-
-async def _first_of(event: asyncio.Event, failure: asyncio.Future[None]) -> None:
-    """Waits for the event or the failure, and raises the failure."""
-
-    async def happened() -> None:
-        await event.wait()
-
-    waiting = asyncio.create_task(happened(), name="amends-participant-wait")
-    try:
-        await asyncio.wait([waiting, failure], return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        waiting.cancel()
-    if failure.done():
-        failure.result()
 
 
 @contextlib.contextmanager

@@ -58,9 +58,14 @@ def read_servicer(servicer: object) -> list[ServedService]:
 
 def descriptors_of(services: Iterable[ServedService]) -> descriptor_pb2.FileDescriptorSet:
     """The files of the services with everything they depend on, each after what it depends on."""
+    return files_of(service.descriptor for service in services)
+
+
+def files_of(services: Iterable[ServiceDescriptor]) -> descriptor_pb2.FileDescriptorSet:
+    """The same for services that are described only."""
     files: dict[str, FileDescriptor] = {}
     for service in services:
-        _collect(service.descriptor.file, files)
+        _collect(service.file, files)
     return descriptor_pb2.FileDescriptorSet(
         file=[descriptor_pb2.FileDescriptorProto.FromString(file.serialized_pb) for file in files.values()]
     )
@@ -113,7 +118,15 @@ def _check_handlers(servicer: object, base: type, service: ServedService) -> Non
             f"{owner} leaves out {', '.join(missing)} of {service.name}: write "
             f"`async def {missing[0]}(self, request, context)`; to serve less, make a proto with less"
         )
-    for method in methods:
+
+
+def check_streams(servicer: object, service: ServedService) -> None:
+    """Refuses streams in plain functions, each of which would hold a thread for as long as it lasts.
+
+    Raises:
+        InvalidParticipantError: the service has one; the text says which.
+    """
+    for method in service.descriptor.methods:
         if _is_stream(method) and not _is_asynchronous(servicer, method):
             raise InvalidParticipantError(
                 f"{place_of(getattr(servicer, str(method.name)))} is a plain function, which only unary methods may "

@@ -14,7 +14,8 @@
    * it aborts or sets a code through gRPC's own context: passed on as it is;
    * it raises anything else: logged here with its traceback, sent as `UNKNOWN` without its text;
    * it returns nothing, or what is no message of its response's type: logged, sent as `INTERNAL`;
-   * it is cancelled, because the caller is gone or its deadline is over: nobody hears an answer.
+   * it is cancelled, because the caller is gone or its deadline is over: nobody hears an answer. One that is cancelled
+     by something of its own has raised that.
 
 4. A handler that opened a guard (`guards`) has it decide with: it commits after the return, and rolls back after all
    else.
@@ -176,11 +177,22 @@ class StepCalls:
             return wire.not_now(later)
         except grpc.aio.AbortError:
             return _said(call.context)
-        except ENDS_MORE_THAN_A_CALL:
+        except ENDS_MORE_THAN_A_CALL as end:
+            if isinstance(end, asyncio.CancelledError) and not _is_cancelled(call):
+                log.exception(
+                    "the handler of %s was cancelled by something of its own%s", call.method.name, _named(step)
+                )
+                return wire.handler_raised(call.method.name, end)
             raise
         except BaseException as fault:  # not all that libraries raise to get out is an Exception
             log.exception("the handler of %s raised %s%s", call.method.name, type(fault).__name__, _named(step))
             return wire.handler_raised(call.method.name, fault)
+
+
+def _is_cancelled(call: Call) -> bool:
+    """Whether nobody waits for the call any more, or the server stops: then its task was told so. A thread never is."""
+    task = None if call.method.plain else asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _check_readable(call: Call) -> None:

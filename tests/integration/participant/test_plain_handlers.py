@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from datetime import timedelta
-from typing import NoReturn, cast
+from typing import NoReturn, TypeAlias, cast
 
 import grpc
 import pytest
@@ -87,7 +87,9 @@ def something_else() -> ReserveResponse:
     return cast("ReserveResponse", ReleaseResponse())
 
 
-ENDS = [refuse, later, fail, get_out, swallow, abort_saga, trace_of, nothing, something_else]
+End: TypeAlias = Callable[[], ReserveResponse]
+
+ENDS: list[End] = [refuse, later, fail, get_out, swallow, abort_saga, trace_of, nothing, something_else]
 
 
 async def answer_of_plain(behaviour: PlainBehaviour) -> Answer:
@@ -97,7 +99,7 @@ async def answer_of_plain(behaviour: PlainBehaviour) -> Answer:
 
 
 @pytest.mark.parametrize("end", ENDS, ids=lambda end: end.__name__)
-async def test_a_plain_handler_is_answered_for_like_an_asynchronous_one(end: Callable[[], ReserveResponse]) -> None:
+async def test_a_plain_handler_is_answered_for_like_an_asynchronous_one(end: End) -> None:
     """S4: what proves something, and what nothing, doesn't depend on how a handler is written."""
 
     async def asynchronous(request: ReserveRequest, context: ReserveContext) -> ReserveResponse:
@@ -242,7 +244,7 @@ async def test_a_call_that_nobody_waits_for_any_more_is_not_begun() -> None:
         first = asyncio.create_task(reserve(channel, as_step(), sku="first"))
         assert await asyncio.to_thread(began.wait, LONG_S)
         given_up = await reserve(channel, as_step("order-2"), sku="given up", timeout_s=0.2)
-        running = server._running
+        running = server._running  # pyright: ignore[reportPrivateUsage] # only it knows when the call is over there
         assert running is not None
         await eventually(lambda: running.in_flight.count == 1, what="the end of the call that was given up")
         goes_on.set()

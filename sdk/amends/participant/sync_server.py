@@ -1,0 +1,101 @@
+"""Calls that come through gRPC's synchronous server, each in a thread: unary methods as steps (`step_calls`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import grpc
+from google.protobuf.message import Message
+
+from amends.participant import wire
+from amends.participant.context import ServedCall, StepContext
+from amends.participant.guards import Verdict
+from amends.participant.handler_contexts import ContextOfSyncServer
+from amends.participant.in_flight import CallsInFlight
+from amends.participant.key_memory import KeyMemory
+from amends.participant.served_method import GRPCS_OWN, ReceivedRequest, ServedMethod, served_method
+from amends.participant.step_calls import Call, Pairs, StepCalls
+from amends.participant.threads import at_once
+
+# Any: messages of every method; at run time this class takes no parameters.
+if TYPE_CHECKING:
+    Handler: TypeAlias = grpc.RpcMethodHandler[Any, Any]
+    Continuation: TypeAlias = Callable[[grpc.HandlerCallDetails], Handler | None]
+
+
+class SyncStepInterceptor(grpc.ServerInterceptor):
+    """Makes steps of the unary methods of a synchronous server of yours, as `ParticipantServer` does with its own.
+
+        server = grpc.server(ThreadPoolExecutor(16), interceptors=[Authenticate(), SyncStepInterceptor("payments")])
+
+    Put it last: interceptors after it take part in the handler's work. Services of gRPC's own, such as health, pass.
+    Announce what the server serves with a `SyncAnnouncer`.
+
+    Args:
+        participant: the name that it is announced by, the domain of its refusals.
+        capacity: how many steps are carried out at once; 0 for any number. Announce as many as the server has threads,
+            or less: the others would wait for one, and their time runs.
+    """
+
+    def __init__(self, participant: str, *, capacity: int = 0) -> None:
+        self._in_flight = CallsInFlight()
+        self._calls = StepCalls(participant, capacity=capacity, in_flight=self._in_flight)
+
+    def intercept_service(
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
+    ) -> Handler | None:
+        """The handler of one call."""
+        handler = continuation(handler_call_details)
+        path = handler_call_details.method
+        if handler is None or handler.unary_unary is None or path.startswith(GRPCS_OWN):
+            return handler
+        with suppress(KeyError):  # no imported module describes the method, so it is no coordinator that calls it
+            method = served_method(path, handler.unary_unary)
+            return self._handler_of(method, handler_call_details.invocation_metadata)
+        return handler
+
+    def wait_idle(self, timeout_s: float) -> bool:
+        """Wait until no handler runs, at most so long; whether that was reached."""
+        return self._in_flight.wait_idle_in_thread(timeout_s)
+
+    def _handler_of(self, method: ServedMethod, metadata: object) -> Handler:
+        request = ReceivedRequest(method)
+        pairs = cast("Pairs", metadata or ())
+
+        def answer(message: Message, context: grpc.ServicerContext) -> Message:
+            plain = ContextOfSyncServer(context)
+            call = Call(
+                method=method, metadata=pairs, request=request, message=message, context=plain, place=OwnThread()
+            )
+            return _send(at_once(self._calls.answer(call)), method, plain, context)
+
+        return grpc.unary_unary_rpc_method_handler(
+            answer, request_deserializer=request.read, response_serializer=method.response.SerializeToString
+        )
+
+
+class OwnThread:
+    """The thread that a call came in, which may wait."""
+
+    async def begin(self, keys: KeyMemory, step: StepContext, served: ServedCall) -> None:
+        """See `Place`."""
+        keys.begin_in_thread(step, served.method, served.request)
+
+    async def run(self, course: Coroutine[Any, Any, Verdict]) -> Verdict:
+        """See `Place`."""
+        return await course
+
+
+def _send(verdict: Verdict, method: ServedMethod, plain: ContextOfSyncServer, context: grpc.ServicerContext) -> Message:
+    """Answers with the trailers that the handler set, and ours."""
+    ours: wire.Trailers = ()
+    if isinstance(verdict, wire.Refusal):
+        ours = verdict.trailers
+    elif verdict.abort_reason is not None:
+        ours = ((wire.ABORT_TRAILER, verdict.abort_reason),)
+    context.set_trailing_metadata((*plain.trailing_metadata(), *ours))
+    if isinstance(verdict, wire.Refusal):
+        context.abort(verdict.code, verdict.text)
+    return method.response.FromString(verdict.response)
