@@ -79,6 +79,11 @@ proto-go: $(PROTO_VENV)/.ready ## Generate the Go code of participants/go from t
 explore: $(VENV)/.ready ## Explore the core: every interleaving of small sagas (some minutes on two cores)
 	@$(RUN)/python -m tests.properties.explore $(ARGS)
 
+.PHONY: fault-matrix
+fault-matrix: $(VENV)/.ready ## Every fault at every call of the shop's orders and the bank's transfers (three minutes)
+	@$(RUN)/python -m amends.testing tests.faults.shop_world:ORDER tests.faults.bank_world:TRANSFER \
+		--workers $(WORKERS) $(ARGS)
+
 .PHONY: bench
 bench: $(VENV)/.ready ## Measure; prints key=value lines
 	@$(RUN)/python -m tests.benchmarks.bench $(ARGS)

@@ -62,7 +62,7 @@ def is_main(path: str) -> bool:
     return path == "coordinator/amends_coordinator/__main__.py"
 
 
-REHEARSES = frozenset(f"sdk/amends/testing/{name}.py" for name in ("around", "participants", "rehearsal"))
+REHEARSES = frozenset(f"sdk/amends/testing/{name}.py" for name in ("answers", "around", "participants", "rehearsal"))
 """What starts a coordinator in its own process, and is loaded by nobody else (tests/unit/testing/test_names.py)."""
 
 

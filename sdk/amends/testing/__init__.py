@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from amends.testing.cases import FaultCase
     from amends.testing.journal import (
         Called,
         CoordinatorFailed,
@@ -23,9 +24,12 @@ if TYPE_CHECKING:
         Replied,
         Written,
     )
+    from amends.testing.matrix import FaultMatrix, MatrixCase
     from amends.testing.rehearsal import Orphans, Rehearsal, StandsStillError
+    from amends.testing.report import FaultMatrixFailure, Result
     from amends.testing.seam import CallSite, Change, Fault, NoFault, WriteSite
     from amends.testing.virtual_time import StuckError, VirtualLoop, WrongLoopError, held, run
+    from amends.testing.world import End, Trait, World
     from amends_coordinator.bootstrap import Answer, Outcome
 
 __all__ = [
@@ -38,19 +42,27 @@ __all__ = [
     "CoordinatorStarted",
     "Delivered",
     "Died",
+    "End",
     "Entry",
     "Fault",
+    "FaultCase",
+    "FaultMatrix",
+    "FaultMatrixFailure",
     "Happening",
     "Heard",
+    "MatrixCase",
     "NoFault",
     "Noted",
     "Orphans",
     "Outcome",
     "Rehearsal",
     "Replied",
+    "Result",
     "StandsStillError",
     "StuckError",
+    "Trait",
     "VirtualLoop",
+    "World",
     "WriteSite",
     "Written",
     "WrongLoopError",
@@ -62,7 +74,11 @@ HOMES = (
     "amends.testing.virtual_time",
     "amends.testing.seam",
     "amends.testing.journal",
+    "amends.testing.world",
+    "amends.testing.report",
     "amends.testing.rehearsal",
+    "amends.testing.cases",
+    "amends.testing.matrix",
     "amends_coordinator.bootstrap",
 )
 """The modules that the names come from, those that need little first: a pytest plugin lives here, too, and a run that

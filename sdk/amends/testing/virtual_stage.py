@@ -1,0 +1,68 @@
+"""Plays a case on virtual time: a rehearsal as the stage of a play."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from amends.testing.play import Play
+from amends.testing.rehearsal import Rehearsal, StandsStillError
+from amends.testing.virtual_time import StuckError, run
+
+if TYPE_CHECKING:
+    import grpc.aio
+
+    from amends.client import SagaClient
+    from amends.testing.cases import FaultCase
+    from amends.testing.matrix import AnyMatrix
+    from amends.testing.report import Result
+    from amends.v1 import saga_pb2
+
+
+class VirtualStage:
+    """See `play.Stage`."""
+
+    def __init__(self, rehearsal: Rehearsal) -> None:
+        self._rehearsal = rehearsal
+
+    @property
+    def client(self) -> SagaClient:
+        """See `play.Stage`."""
+        return self._rehearsal.client
+
+    @property
+    def channel(self) -> grpc.aio.Channel:
+        """See `play.Stage`."""
+        return self._rehearsal.channel
+
+    async def standing(self, saga_id: str) -> saga_pb2.Saga:
+        """See `play.Stage`."""
+        try:
+            return await self._rehearsal.settled(saga_id)
+        except StandsStillError as waits:
+            return waits.saga
+
+    def kill(self) -> None:
+        """See `play.Stage`."""
+        self._rehearsal.kill()
+
+    def timeline(self) -> str:
+        """See `play.Stage`."""
+        return self._rehearsal.timeline()
+
+
+def play(matrix: AnyMatrix, case: FaultCase, *, seed: int) -> Result:
+    """Play a case on an event loop of its own. The same seed gives the same play."""
+    played = Play(matrix, case, seed=seed)
+
+    async def main() -> None:
+        async with (
+            matrix.world() as world,
+            Rehearsal(world.participants(), fault=played.script) as rehearsal,
+        ):
+            await played.play(VirtualStage(rehearsal), world)
+
+    try:
+        run(main, seed=seed)
+    except StuckError as stuck:
+        played.found(f"L1: {stuck}")
+    return played.result()

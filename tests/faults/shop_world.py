@@ -1,0 +1,75 @@
+"""The shop as a world of the fault matrix: its real services, each on a database of its own, and what must stand."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from amends import Committed
+from amends.testing import FaultMatrix
+from keyed.calls import KeyedCalls
+from keyed.database import open_database
+from keyed.serving import database_path
+from shop.demo.books import THINGS, read_books
+from shop.money.v1.money_pb2 import Money
+from shop.orders.v1.orders_pb2 import PlaceOrder
+from shop.process import SERVICES
+from shop.saga import order
+from tests.faults.folders import new_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+    from typing import Self
+
+    from amends.testing import End
+
+TEAPOT = PlaceOrder(
+    customer_id="alice",
+    sku="teapot",
+    quantity=1,
+    total=Money(currency_code="EUR", minor_units=2_500),
+    country="Germany",
+    email="alice@example.org",
+)
+
+
+class ShopWorld:
+    """The shop's five services."""
+
+    def __init__(self) -> None:
+        self._left = ExitStack()
+        self._data = Path()
+
+    async def __aenter__(self) -> Self:
+        self._data = Path(self._left.enter_context(new_folder()))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._left.close()
+
+    def participants(self) -> Mapping[str, Sequence[object]]:
+        """The services by their participants' names."""
+        return {name: (self._servicer(name),) for name in SERVICES}
+
+    async def check(self, end: End) -> None:
+        """What is true of the shop, whatever went wrong: all of an order stands or nothing, and no stock is gone."""
+        books = read_books(self._data)
+        standing = [row.thing for row in books.standing]
+        expected = 1 if isinstance(end, Committed) else 0
+        for thing in THINGS:
+            assert standing.count(thing.name) == expected, f"{standing.count(thing.name)} of {thing.name} stand"
+        assert not any(books.stock_gaps.values()), f"pieces of stock are neither free nor held: {books.stock_gaps}"
+
+    def _servicer(self, name: str) -> object:
+        service = SERVICES[name]
+        engine = open_database(database_path(self._data, name), service.tables)
+        self._left.callback(engine.dispose)
+        service.prepare(engine)
+        return service.servicer(KeyedCalls(engine, service.tables))
+
+
+ORDER = FaultMatrix(order, input=TEAPOT, world=ShopWorld)
