@@ -12,17 +12,23 @@ if find_spec("sqlalchemy") is None:
 
 from amends.outbox.errors import OutboxUseError, PublishError, PublisherUnavailableError
 from amends.outbox.event import Event
+from amends.outbox.memory import MemoryPublisher
+from amends.outbox.options import RelayOptions
 from amends.outbox.publisher import Publisher
 from amends.outbox.publishing import PAYLOAD_LIMIT_BYTES, publish
+from amends.outbox.relay import Relay
 from amends.outbox.tables import TABLES
 
 __all__ = [
     "PAYLOAD_LIMIT_BYTES",
     "TABLES",
     "Event",
+    "MemoryPublisher",
     "OutboxUseError",
     "PublishError",
     "Publisher",
     "PublisherUnavailableError",
+    "Relay",
+    "RelayOptions",
     "publish",
 ]

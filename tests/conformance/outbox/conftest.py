@@ -7,22 +7,31 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from sqlalchemy import delete
 
+from amends.outbox import TABLES
 from tests.conformance.outbox.rigs import KINDS, Rig
+from tests.postgres import PostgresServer
 
 
-def url_of(request: pytest.FixtureRequest, kind: str, folder: Path) -> str:
-    """A new database of a kind."""
-    if kind.startswith("sqlite"):
-        return f"sqlite:///{folder / 'participant.db'}"
-    address: str = request.getfixturevalue("postgres_database")
-    return address.replace("postgresql:", "postgresql+psycopg:")
+@pytest.fixture(scope="session")
+def shared_database(postgres: PostgresServer) -> str:
+    """A database on PostgreSQL for all tests of this folder, which leave its tables as they are."""
+    return postgres.url(postgres.create_database()).replace("postgresql:", "postgresql+psycopg:")
 
 
 @pytest_asyncio.fixture(params=KINDS)
 async def rig(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Rig]:
-    """A participant's database."""
-    kind = str(request.param)
-    rig = Rig(url_of(request, kind, tmp_path), threaded=kind.endswith("sync") and not kind.endswith("async"))
+    """A participant's database with an empty outbox."""
+    database, _, kind = str(request.param).partition("-")
+    url = f"sqlite:///{tmp_path / 'participant.db'}" if database == "sqlite" else shared(request)
+    rig = Rig(url, threaded=kind == "sync")
     yield rig
+    await rig.alter(*(delete(table) for table in TABLES.sorted_tables))
     await rig.close()
+
+
+def shared(request: pytest.FixtureRequest) -> str:
+    """The database on PostgreSQL, which is only begun by tests that want it."""
+    url: str = request.getfixturevalue("shared_database")
+    return url

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from google.protobuf.wrappers_pb2 import StringValue
-from sqlalchemy import Engine, create_engine, select
+from sqlalchemy import Engine, Executable, create_engine, event, select
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -37,7 +39,10 @@ class Rig:
         self.sync_sessions = sessionmaker(self.sync_engine)
         self.async_sessions = async_sessionmaker(self.async_engine)
         self.sessions: Sessions = self.sync_sessions if threaded else self.async_sessions
+        self.statements: list[str] = []
         outbox.TABLES.create_all(self.sync_engine)
+        for engine in (self.sync_engine, self.async_engine.sync_engine):
+            event.listen(engine, "before_cursor_execute", self._seen)
 
     async def run(self, work: Callable[[Session | AsyncSession], T]) -> T:
         """Do something in a transaction, through the kind of session that this is about."""
@@ -57,6 +62,33 @@ class Rig:
             rows = session.execute(select(OUTBOX.c.key, OUTBOX.c.payload).order_by(OUTBOX.c.id))
             return [(key, heard(payload)) for key, payload in rows]
 
+    def seen(self, beginning: str) -> int:
+        """How many statements began so until now."""
+        return sum(statement.startswith(beginning) for statement in self.statements)
+
+    def refusals(self) -> int:
+        """How often events that still wait were refused."""
+        with self.sync_sessions() as session:
+            return sum(session.scalars(select(OUTBOX.c.attempt_count)))
+
+    async def alter(self, *statements: Executable) -> None:
+        """Change the database behind everybody's back, in a thread, because on SQLite it may have to wait."""
+        await asyncio.to_thread(self._alter, statements)
+
+    def publish_here(self, key: str, *texts: str) -> None:
+        """Publish texts in one transaction of a plain session, in whatever thread this is."""
+        with self.sync_sessions.begin() as session:
+            for text in texts:
+                say(session, key, text)
+
+    def _alter(self, statements: Iterable[Executable]) -> None:
+        with self.sync_engine.begin() as connection:
+            for statement in statements:
+                connection.execute(statement)
+
+    def _seen(self, *arguments: object) -> None:
+        self.statements.append(str(arguments[2]))
+
     async def close(self) -> None:
         """Let go of the database."""
         self.sync_engine.dispose()
@@ -73,6 +105,14 @@ def heard(payload: bytes) -> str:
     return StringValue.FromString(payload).value
 
 
-def texts(events: Iterable[outbox.Event]) -> list[str]:
-    """The texts of events."""
-    return [heard(event.payload) for event in events]
+def texts(events: Iterable[outbox.Event], key: str | None = None) -> list[str]:
+    """The texts of events, or of those of one key."""
+    return [heard(each.payload) for each in events if key in {None, each.key}]
+
+
+QUICK = outbox.RelayOptions(
+    poll_interval=timedelta(milliseconds=20),
+    initial_delay=timedelta(milliseconds=10),
+    maximum_delay=timedelta(milliseconds=40),
+)
+"""Waits for little, so that tests do, too."""
