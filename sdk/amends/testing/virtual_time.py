@@ -138,6 +138,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._now_us = 0
         self._moved_at_s = time.monotonic()
         self._outside: deque[ref[asyncio.Future[Any]]] = deque()
+        self._held_outside: deque[ref[asyncio.Future[Any]]] = deque()
         self._read_outside: set[FileDescriptorLike] = set()
         self._turns: deque[asyncio.Future[None]] = deque()
         super().__init__(_Selector(self))
@@ -150,10 +151,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def create_future(self) -> asyncio.Future[Any]:
         """A future; one that something outside the loop settles is kept in mind until it is done."""
         future = super().create_future()
-        if not _held.get():
-            module = _caller()
-            if module not in SETTLED_BY_TASKS and not module.startswith(OURS):
-                self._outside.append(ref(future))
+        module = _caller()
+        if module not in SETTLED_BY_TASKS and not module.startswith(OURS):
+            (self._held_outside if _held.get() else self._outside).append(ref(future))
         return future
 
     def add_reader(self, fd: FileDescriptorLike, callback: Callable[[Unpack[Given]], Any], *args: *Given) -> None:
@@ -185,12 +185,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     @property
     def is_waiting_outside(self) -> bool:
         """Whether something really goes on."""
-        while self._outside:
-            future = self._outside[0]()
-            if future is not None and not future.done():
-                return True
-            self._outside.popleft()
-        return bool(self._read_outside)
+        return _any_left(self._outside) or bool(self._read_outside)
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether something really goes on that is held."""
+        return _any_left(self._held_outside)
 
     def real_s_left(self) -> float:
         """For how much longer, in real seconds, time may stand still.
@@ -246,9 +246,22 @@ class _Selector(selectors.DefaultSelector):
             return events
         if self._loop.is_waiting_outside:
             return super().select(self._loop.real_s_left())
-        if not self._loop.begin_next():
-            self._loop.jump(timeout)
+        if self._loop.begin_next():
+            return events
+        if timeout is None and self._loop.is_holding:
+            return super().select(self._loop.real_s_left())
+        self._loop.jump(timeout)
         return events
+
+
+def _any_left(futures: deque[ref[asyncio.Future[Any]]]) -> bool:
+    """Whether one of them isn't done; those that are done in front of it are forgotten."""
+    while futures:
+        future = futures[0]()
+        if future is not None and not future.done():
+            return True
+        futures.popleft()
+    return False
 
 
 def _caller() -> str:
