@@ -10,14 +10,14 @@ from amends.participant.guards import about_to_commit
 from amends.testing.in_process import ProcessDied
 from amends.testing.journal import Called, CoordinatorFailed, Delivered, Died, Heard, Replied, Written
 from amends.testing.seam import CallSite, Change, WriteSite
-from amends_coordinator.bootstrap import Answer, Outcome, Surrounding
+from amends_coordinator.bootstrap import Surrounding
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from amends.testing.journal import Happening
     from amends.testing.seam import Fault
-    from amends_coordinator.bootstrap import CallRequest, LedgerWrite
+    from amends_coordinator.bootstrap import Answer, CallRequest, LedgerWrite
 
 T = TypeVar("T")
 
@@ -30,6 +30,7 @@ class Around(Surrounding):
         note: writes something into the journal.
         later: does something in a task that outlives the incarnation.
         written: is called after every write.
+        died: is called with the name of a participant whose process dies, in whatever thread that happens.
 
     Attributes:
         leaves_calls_behind: whether calls that are given up run on at the participant, because nobody tells it.
@@ -42,8 +43,9 @@ class Around(Surrounding):
         note: Callable[[Happening], None],
         later: Callable[[Coroutine[Any, Any, Answer]], asyncio.Task[Answer]],
         written: Callable[[], None],
+        died: Callable[[str], None],
     ) -> None:
-        self._fault, self._note, self._later, self._written = fault, note, later, written
+        self._fault, self._note, self._later, self._written, self._died = fault, note, later, written, died
         self.leaves_calls_behind = False
 
     async def call(self, request: CallRequest, send: Callable[[], Awaitable[Answer]]) -> Answer:
@@ -84,15 +86,12 @@ class Around(Surrounding):
             raise
 
     async def _delivered(self, site: CallSite, send: Callable[[], Awaitable[Answer]]) -> Answer:
-        died = False
-
         def commit() -> None:
-            nonlocal died
             try:
                 self._fault.commit(site)
             except BaseException as death:
-                died = True
                 self._note(Died(site))
+                self._died(site.participant)
                 raise ProcessDied from death
 
         about_to_commit.set(commit)
@@ -100,8 +99,6 @@ class Around(Surrounding):
         answer: Answer | None = None
         try:
             answer = await send()
-            if died:
-                answer = Answer(outcome=Outcome.UNKNOWN, status_code="UNAVAILABLE", message="Socket closed")
             return answer
         finally:
             self._note(Replied(site, answer))

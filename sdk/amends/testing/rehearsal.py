@@ -272,7 +272,9 @@ class Rehearsal:
     async def _start(self) -> None:
         self._made += 1
         node = f"node-{self._made}"
-        around = Around(self._fault, note=self.note, later=self.later, written=self._changed.set)
+        around = Around(
+            self._fault, note=self.note, later=self.later, written=self._changed.set, died=self._participant_died
+        )
         coordinator = RehearsedCoordinator(
             node=node,
             store=self._store,
@@ -317,6 +319,10 @@ class Rehearsal:
         goes_on = any(intent.in_flight or intent.waiting for intent in saga.intents)
         told_only = saga.point_of_no_return_passed and saga.due_time == saga.deadline_time
         return not goes_on and (saga.due_time is None or told_only)
+
+    def _participant_died(self, name: str) -> None:
+        """Its process ends with everything that it was doing, and another one is there at once."""
+        self._loop.call_soon_threadsafe(self._participants[name].die)
 
     def _forget(self, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(task, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from amends import Rejected, StepContext, current_step
+from amends import Rejected, Saga, StepContext, current_step
 from amends.testing import NoFault
 from scenario.v1.scenario_pb2 import (
     DoFindableRequest,
@@ -13,10 +13,13 @@ from scenario.v1.scenario_pb2 import (
     DoResponse,
     FindRequest,
     FindResponse,
+    ScenarioInput,
+    ScenarioOutput,
     UndoRequest,
     UndoResponse,
 )
 from scenario.v1.scenario_pb2_grpc import StepServiceServicer
+from tests.scenarios.sagas import Do, ScenarioSaga, Undo
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -64,6 +67,16 @@ class Steps(StepServiceServicer):
     async def DoFindable(self, request: DoFindableRequest, context: Context) -> FindResponse:
         """An action that can be looked up."""
         return FindResponse()
+
+
+def side_by_side(*names: str) -> ScenarioSaga:
+    """A saga of steps none of which waits for another."""
+    saga: ScenarioSaga = Saga("side-by-side", input=ScenarioInput, output=ScenarioOutput)
+    for name in names:
+        step = saga.step(name, Do(name=name, amount=saga.input.amount), after=())
+        step.compensated_by(Undo(effect_id=step.response.effect_id, name=name))
+    saga.output(ScenarioOutput)(effect_id=saga.id)
+    return saga
 
 
 Play: TypeAlias = "Callable[[CallSite, Callable[[], Awaitable[Answer]]], Awaitable[Answer]]"

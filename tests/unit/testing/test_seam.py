@@ -29,8 +29,8 @@ from amends.testing import (
     run,
 )
 from scenario.v1.scenario_pb2 import DoRequest, DoResponse, ScenarioInput
-from tests.scenarios.sagas import steps
-from tests.unit.testing.stage import At, Steps
+from tests.scenarios.sagas import ScenarioSaga, steps
+from tests.unit.testing.stage import At, Steps, side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -46,12 +46,12 @@ INPUT = ScenarioInput(amount=7)
 LOST = Answer(outcome=Outcome.UNKNOWN, status_code="UNAVAILABLE", message="lost")
 
 
-async def rehearsed(servicer: Steps, fault: NoFault, *names: str) -> tuple[Rehearsal, object]:
-    """A saga of these steps, rehearsed to its end with a fault."""
+async def rehearsed(servicer: Steps, fault: NoFault, saga: ScenarioSaga) -> tuple[Rehearsal, object]:
+    """A saga, rehearsed to its end with a fault."""
     async with Rehearsal({"steps": [servicer]}, fault=fault) as rehearsal:
         if isinstance(fault, At | Writing):
             fault.rehearsal = rehearsal
-        end = await rehearsal.run(steps(*names), INPUT, saga_id="s-1")
+        end = await rehearsal.run(saga, INPUT, saga_id="s-1")
     assert not any(isinstance(entry.what, CoordinatorFailed) for entry in rehearsal.journal), rehearsal.timeline()
     return rehearsal, end
 
@@ -66,7 +66,7 @@ def test_a_site_says_which_call_it_is() -> None:
             return await send()
 
     async def main() -> None:
-        await rehearsed(Steps(), Watching(), "a")
+        await rehearsed(Steps(), Watching(), steps("a"))
 
     run(main)
     assert sites == [
@@ -91,7 +91,7 @@ def test_a_request_that_is_lost() -> None:
         return LOST
 
     async def main() -> None:
-        _, end = await rehearsed(servicer, At("a/action", lose), "a")
+        _, end = await rehearsed(servicer, At("a/action", lose), steps("a"))
         assert isinstance(end, Committed)
 
     run(main)
@@ -107,7 +107,7 @@ def test_a_reply_that_is_lost() -> None:
         return LOST
 
     async def main() -> None:
-        await rehearsed(servicer, At("a/action", lose), "a")
+        await rehearsed(servicer, At("a/action", lose), steps("a"))
 
     run(main)
     assert [(step.key, step.attempt) for step in servicer.seen] == [("s-1/a/action", 1), ("s-1/a/action", 2)]
@@ -123,7 +123,7 @@ def test_a_request_that_is_delivered_twice() -> None:
         return first
 
     async def main() -> None:
-        _, end = await rehearsed(servicer, At("a/action", double), "a")
+        _, end = await rehearsed(servicer, At("a/action", double), steps("a"))
         assert isinstance(end, Committed)
 
     run(main)
@@ -167,7 +167,7 @@ def test_an_answer_that_is_replaced() -> None:
         return replace(await send(), abort_reason="no more")
 
     async def main() -> None:
-        rehearsal, end = await rehearsed(Steps(), At("b/action", ask_to_abort), "a", "b")
+        rehearsal, end = await rehearsed(Steps(), At("b/action", ask_to_abort), steps("a", "b"))
         assert isinstance(end, Compensated)
         assert "reply   b/action #1 SUCCEEDED OK\n" in rehearsal.timeline()
         assert "heard   b/action #1 SUCCEEDED OK and abort: no more" in rehearsal.timeline()
@@ -183,7 +183,7 @@ def test_a_call_that_is_held_back_ends_at_its_deadline() -> None:
         return await send()
 
     async def main() -> None:
-        rehearsal, end = await rehearsed(Steps(), At("a/action", hold_back), "a")
+        rehearsal, end = await rehearsed(Steps(), At("a/action", hold_back), steps("a"))
         assert isinstance(end, Committed)
         heard = [entry for entry in rehearsal.journal if isinstance(entry.what, Heard)]
         assert heard[0].time_s == 2.0
@@ -242,7 +242,7 @@ def test_a_coordinator_that_is_killed_around_a_write(
     servicer = Steps()
 
     async def main() -> None:
-        rehearsal, end = await rehearsed(servicer, Writing(when, before=before), "a", "b")
+        rehearsal, end = await rehearsed(servicer, Writing(when, before=before), steps("a", "b"))
         assert isinstance(end, Committed)
         starts = [entry for entry in rehearsal.journal if isinstance(entry.what, CoordinatorStarted)]
         assert [(entry.time_s, str(entry.what)) for entry in starts] == [
@@ -274,7 +274,7 @@ def test_what_a_killed_coordinator_has_called(orphans: Orphans, done: list[str])
             return await send()
 
         fault = At("a/action", kill)
-        rehearsal, end = await rehearsed(servicer, fault, "a")
+        rehearsal, end = await rehearsed(servicer, fault, steps("a"))
         assert isinstance(end, Committed)
         replies = [entry.what.answer for entry in rehearsal.journal if isinstance(entry.what, Replied)]
         assert (replies[0] is None) == (orphans is Orphans.CANCELLED)
@@ -335,7 +335,7 @@ def test_a_participant_that_dies_before_it_commits() -> None:
                 raise RuntimeError("dies here")
 
     async def main() -> None:
-        rehearsal, end = await rehearsed(servicer, Dying(), "a")
+        rehearsal, end = await rehearsed(servicer, Dying(), steps("a"))
         assert isinstance(end, Committed)
         assert any(isinstance(entry.what, Died) for entry in rehearsal.journal)
         heard = [entry.what.answer for entry in rehearsal.journal if isinstance(entry.what, Heard)]
@@ -343,3 +343,35 @@ def test_a_participant_that_dies_before_it_commits() -> None:
 
     run(main)
     assert servicer.done == ["a rolled back", "a"]
+
+
+def test_a_process_that_dies_takes_everything_with_it() -> None:
+    """Whatever else it was doing ends, too, and so does what it had in memory; another process is there at once."""
+    cancelled: list[str] = []
+
+    class Waiting(Guarding):
+        async def Do(self, request: DoRequest, context: Context) -> DoResponse:
+            if request.name == "b" and current_step().attempt == 1:
+                try:
+                    await asyncio.sleep(1)
+                except asyncio.CancelledError:
+                    cancelled.append(request.name)
+                    raise
+            elif current_step().attempt == 1:
+                await asyncio.sleep(0.5)
+            return await super().Do(request, context)
+
+    class Dying(NoFault):
+        def commit(self, site: CallSite) -> None:
+            if site.attempt == 1:
+                raise RuntimeError("dies here")
+
+    servicer = Waiting()
+
+    async def main() -> None:
+        _, end = await rehearsed(servicer, Dying(), side_by_side("a", "b"))
+        assert isinstance(end, Committed)
+
+    run(main)
+    assert cancelled == ["b"]
+    assert sorted(servicer.done) == ["a", "a rolled back", "b"]
