@@ -3,6 +3,7 @@
     from amends import barrier
 
     async with barrier.transaction(sessions) as session: ...   # the work of an action or a compensation
+    async with barrier.effect(sessions) as effect: ...         # the same for an effect outside of the database
     return await barrier.lookup(sessions, AuthorizeResponse)   # the whole handler of a lookup
     await barrier.purge(sessions)                              # now and then
     barrier.TABLES.create_all(engine)                          # once, or with Alembic
@@ -21,10 +22,23 @@ if find_spec("sqlalchemy") is None:
         name="sqlalchemy",
     )
 
+from amends.barrier.effect import Effect, effect
+from amends.barrier.effect_course import EffectState
 from amends.barrier.errors import BarrierUseError
+from amends.barrier.hooks import before_commit
 from amends.barrier.lookup import lookup
 from amends.barrier.purging import purge
 from amends.barrier.tables import TABLES
-from amends.barrier.transaction import before_commit, transaction
+from amends.barrier.transaction import transaction
 
-__all__ = ["TABLES", "BarrierUseError", "before_commit", "lookup", "purge", "transaction"]
+__all__ = [
+    "TABLES",
+    "BarrierUseError",
+    "Effect",
+    "EffectState",
+    "before_commit",
+    "effect",
+    "lookup",
+    "purge",
+    "transaction",
+]

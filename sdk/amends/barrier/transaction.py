@@ -17,14 +17,11 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from amends.barrier.calls import guarded_call
 from amends.barrier.course import Course
-from amends.barrier.errors import BarrierUseError
 from amends.participant import wire
-from amends.participant.context import current_step
 from amends.participant.guards import Decided
-from amends.participant.refusals import NotInStep, Rejected, TryLater
+from amends.participant.refusals import Rejected, TryLater
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager, AbstractContextManager
     from types import TracebackType
 
@@ -61,28 +58,6 @@ def transaction(
         TryLater: the database can't be reached, or its pool is exhausted: nothing was begun.
     """
     return AsyncTransaction(sessions) if isinstance(sessions, async_sessionmaker) else SyncTransaction(sessions)
-
-
-def before_commit(work: Callable[[Session], object]) -> None:
-    """Have something done in the current call's transaction, last of all before its response is written and committed.
-
-    Args:
-        work: gets the plain `Session`, also below an `AsyncSession` (it then runs as in `AsyncSession.run_sync`). It
-            is not called if the handler does not succeed; what it raises rolls everything back.
-
-    Raises:
-        BarrierUseError: the call has no `barrier.transaction`.
-    """
-    try:
-        guard = current_step().state.guard
-    except NotInStep:
-        guard = None
-    if not isinstance(guard, AsyncTransaction | SyncTransaction):
-        raise BarrierUseError(
-            "there is no barrier.transaction to take part in: this works inside its block, or after it in the same "
-            "handler"
-        )
-    guard.course.hooks.append(work)
 
 
 class AsyncTransaction(Generic[AsyncSessionT]):
