@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
+import socket
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,7 @@ from amends_coordinator.rehearsal import (
     Surrounding,
 )
 from amends_coordinator.settings import Settings, SettingsError
+from amends_coordinator.system import SystemClock
 from amends_coordinator.telemetry import happenings, names
 from amends_coordinator.telemetry.logs import configure
 
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from amends_coordinator.node import Tell
+    from amends_coordinator.telemetry.exports import Exports
 
 __all__ = [
     "Answer",
@@ -92,14 +95,32 @@ async def serve(
     """
     settings.check()
     await asyncio.to_thread(_make_if_missing, settings.ledger_url)
-    until = stopping or asyncio.Event()
+    exports = await asyncio.to_thread(_open_exports, settings)
+    try:
+        await _serve_incarnations(settings, ready=ready, until=stopping or asyncio.Event(), tell=tell, exports=exports)
+    finally:
+        if exports is not None:
+            await asyncio.to_thread(exports.close)
+
+
+async def _serve_incarnations(
+    settings: Settings,
+    *,
+    ready: Callable[[str], None] | None,
+    until: asyncio.Event,
+    tell: Tell | None,
+    exports: Exports | None,
+) -> None:
+    """Run one incarnation after the other, until `until` is set."""
     was_shut_out = False
     while not (was_shut_out and until.is_set()):
         try:
-            await _serve_once(settings, ready=ready, stopping=until, tell=tell)
+            await _serve_once(settings, ready=ready, stopping=until, tell=tell, exports=exports)
         except _ShutOutError as shut_out:
             settings, ready, was_shut_out = settings.model_copy(update={"port": shut_out.port}), None, True
             _log.warning(names.NODE_FENCED, **{names.ERROR: str(shut_out.__cause__)})
+            if exports is not None:
+                exports.metrics.node_fenced()
         except (LedgerLockedError, LedgerUnavailableError, NodeFencedError) as error:
             if not was_shut_out:
                 raise
@@ -119,11 +140,17 @@ class _ShutOutError(Exception):
 
 
 async def _serve_once(
-    settings: Settings, *, ready: Callable[[str], None] | None, stopping: asyncio.Event, tell: Tell | None
+    settings: Settings,
+    *,
+    ready: Callable[[str], None] | None,
+    stopping: asyncio.Event,
+    tell: Tell | None,
+    exports: Exports | None,
 ) -> None:
     """Run one incarnation."""
-    ledger = open_ledger(settings.ledger_url, lease_s=settings.lease_ttl_s)
-    coordinator = Coordinator(settings, ledger=ledger, tell=tell)
+    batch_written = None if exports is None else exports.metrics.batch_written
+    ledger = open_ledger(settings.ledger_url, lease_s=settings.lease_ttl_s, batch_written=batch_written)
+    coordinator = Coordinator(settings, ledger=ledger, tell=tell, exports=exports)
     grace_s = settings.stop_grace_s
     try:
         port = await coordinator.start()
@@ -217,6 +244,26 @@ async def _until_signal(settings: Settings, *, ready: Callable[[str], None], tel
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     await serve(settings, ready=ready, stopping=stopping, tell=tell)
+
+
+def _open_exports(settings: Settings) -> Exports | None:
+    """The exporters, where something is to be exported; they are loaded only then."""
+    if not settings.otlp_endpoint and not settings.prometheus_port:
+        return None
+    from amends_coordinator.telemetry.exports import ExportError, Exports, ExportSettings
+
+    where = ExportSettings(
+        otlp_endpoint=settings.otlp_endpoint,
+        prometheus_port=settings.prometheus_port,
+        prometheus_host=settings.host,
+        ratio=settings.trace_ratio,
+        slow_us=round(settings.trace_slow_s * 1e6),
+        interval_s=settings.metrics_interval_s,
+    )
+    try:
+        return Exports(where, clock=SystemClock(), service_instance=settings.node_name or socket.gethostname())
+    except ExportError as error:
+        raise SettingsError([str(error)]) from error
 
 
 def _make_if_missing(url: str) -> None:

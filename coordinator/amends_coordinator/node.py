@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from amends_coordinator.ports.ledger import Ledger
+    from amends_coordinator.ports.telemetry import Telemetry
     from amends_coordinator.settings import Settings
+    from amends_coordinator.telemetry.exports import Exports
     from amends_coordinator.telemetry.happenings import Happening
 
     Tell: TypeAlias = Callable[[Happening], None]
@@ -48,19 +51,24 @@ _MICROS = 1_000_000
 class Coordinator:
     """One incarnation, wired. To be made on the running event loop; `start`, then `run`, then `stop`."""
 
-    def __init__(self, settings: Settings, *, ledger: Ledger, tell: Tell | None = None) -> None:
+    def __init__(
+        self, settings: Settings, *, ledger: Ledger, tell: Tell | None = None, exports: Exports | None = None
+    ) -> None:
         ids, clock = SystemIds(), SystemClock()
         # Cut, because the ledger keeps 64 characters of both parts together.
         self.node = NodeId(f"{(settings.node_name or socket.gethostname())[:51]}-{ids.token()[:12]}")
         self._settings = settings
+        self._clock = clock
         self._ledger = ledger
         self._ledger_is_open = False
-        self._telemetry = LogTelemetry() if tell is None else TellingTelemetry(tell, clock=clock)
+        self._exports = exports
+        self._told = LogTelemetry() if tell is None else TellingTelemetry(tell, clock=clock)
+        telemetry: Telemetry = self._told if exports is None else exports.telemetry(self._told)
         catalog = Catalog(ledger_name=settings.ledger_name)
         self._registry = Registry(
             ledger=ledger,
             clock=clock,
-            telemetry=self._telemetry,
+            telemetry=telemetry,
             lease_us=round(settings.participant_lease_s * _MICROS),
         )
         secrets = Secrets(settings.secrets_dir)
@@ -87,7 +95,7 @@ class Coordinator:
             directory=self._registry,
             clock=clock,
             ids=ids,
-            telemetry=self._telemetry,
+            telemetry=telemetry,
             catalog=catalog,
             settings=_engine_settings(settings),
             node=self.node,
@@ -123,6 +131,7 @@ class Coordinator:
         beside = (
             asyncio.create_task(self._watch_health(), name="watch health"),
             asyncio.create_task(self._declared.run(), name="add declared participants"),
+            *([] if self._exports is None else [asyncio.create_task(self._measure(self._exports), name="measure")]),
         )
         for task in beside:
             task.add_done_callback(_tell_of_fault)
@@ -147,6 +156,14 @@ class Coordinator:
                 _log.warning(names.LEDGER_UNAVAILABLE, **{names.ERROR: str(error)})
             _log.info(names.NODE_STOPPED, **{names.NODE: self.node})
 
+    async def _measure(self, exports: Exports) -> None:
+        """Ask the ledger now and then what stands in it, for the metrics."""
+        exports.gauges.watch(last_pass=lambda: self._engine.last_pass_time, loads=self._participants.loads)
+        while True:
+            with suppress(LedgerError):  # told by the sweeper, which can't reach it either
+                exports.gauges.measured(await self._ledger.measure(self._clock.now()))
+            await asyncio.sleep(self._settings.metrics_interval_s)
+
     async def _watch_health(self) -> None:
         """Say NOT_SERVING while the sweeper can't get through to the ledger, or hasn't for a whole lease."""
         loop = asyncio.get_running_loop()
@@ -155,10 +172,10 @@ class Coordinator:
             await asyncio.sleep(self._settings.sweep_interval_s)
             if self._engine.last_pass_time != seen_pass:
                 seen_pass, passed_s = self._engine.last_pass_time, loop.time()
-                self._telemetry.ledger_available()
+                self._told.ledger_available()
                 await self._api.health.tell(serving=True)
-            elif self._telemetry.failed_passes != seen_failures or loop.time() - passed_s > self._settings.lease_ttl_s:
-                seen_failures = self._telemetry.failed_passes
+            elif self._told.failed_passes != seen_failures or loop.time() - passed_s > self._settings.lease_ttl_s:
+                seen_failures = self._told.failed_passes
                 await self._api.health.tell(serving=False)
 
 
@@ -172,6 +189,7 @@ def _engine_settings(settings: Settings) -> EngineSettings:
         payload_limit_bytes=settings.payload_limit_bytes,
         abort_grace_s=settings.abort_grace_s,
         retention_s=settings.retention_s,
+        trace_ratio=settings.trace_ratio if settings.otlp_endpoint else None,
     )
 
 

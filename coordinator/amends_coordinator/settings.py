@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import AliasChoices, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 PREFIX = "AMENDS_"
@@ -92,6 +92,29 @@ class Settings(BaseSettings):
     retention_s: float = Field(default=30 * 86_400.0, ge=0, le=100 * 366 * 86_400.0, allow_inf_nan=False)
     """How long, in seconds, an ended saga is kept whole. Then its payloads, labels and calls are removed, and its row
     stays; 0 keeps everything for ever. Default 2,592,000, which is 30 days."""
+
+    otlp_endpoint: str = Field(
+        default="",
+        max_length=2_048,
+        pattern=r"^(https?://[^\s]+)?$",
+        validation_alias=AliasChoices("AMENDS_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT", "otlp_endpoint"),
+    )
+    """Where metrics and traces are sent, by OTLP over gRPC: `http://host:4317`, or `https` for TLS.
+    `OTEL_EXPORTER_OTLP_ENDPOINT` says the same. Default: nowhere."""
+
+    trace_ratio: float = Field(default=1.0, ge=0, le=1)
+    """How many of the sagas whose starter sent no trace context are sampled, from 0 to 1: their participants record,
+    and they are seen although they committed. A saga that doesn't commit is always seen. Default 1."""
+
+    trace_slow_s: Seconds = 30.0
+    """A saga that took longer than this, in seconds, is seen however it was sampled. Default 30."""
+
+    metrics_interval_s: Seconds = 10.0
+    """How often, in seconds, metrics are sent and the ledger is asked what stands in it. Default 10."""
+
+    prometheus_port: int = Field(default=0, ge=0, le=65_535)
+    """The port of a page with all metrics for Prometheus, on the same host; it needs `amends[prometheus]`. Default 0:
+    none."""
 
     stop_grace_s: Seconds = 10.0
     """How long, in seconds, a stopping coordinator lets calls finish before it hands its sagas over. Default 10."""

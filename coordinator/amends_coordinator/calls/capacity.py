@@ -57,6 +57,7 @@ class Capacity:
         self._under_way: dict[tuple[str, str], int] = {}
         self._queues: dict[str, Queue] = {}
         self._waiting: dict[str, Waiting] = {}
+        self._called: set[str] = set()
 
     def has_room(self, instance: InstanceRow) -> bool:
         """Whether an instance takes one more call; one that states nothing always does."""
@@ -66,6 +67,7 @@ class Capacity:
         """Count a call, until `give_back`. Every call is counted: the instance may say later how many it takes."""
         key = _key(instance)
         self._under_way[key] = self._under_way.get(key, 0) + 1
+        self._called.add(instance.participant)
 
     def give_back(self, instance: InstanceRow) -> None:
         """A call has ended: whoever waits for it first gets its slot at once, so that nobody comes in between."""
@@ -77,6 +79,16 @@ class Capacity:
             del self._under_way[key]
         if instance.participant in self._queues:
             self._serve(instance.participant)
+
+    def loads(self) -> list[tuple[str, int, int]]:
+        """Participants that were called with how many calls are under way and how many wait. May be asked from any
+        thread.
+        """
+        under_way = dict.fromkeys(list(self._called), 0)
+        for (name, _), count in list(self._under_way.items()):
+            under_way[name] = under_way.get(name, 0) + count
+        waiting = {name: len(queue.urgent) + len(queue.others) for name, queue in list(self._queues.items())}
+        return [(name, count, waiting.get(name, 0)) for name, count in sorted(under_way.items())]
 
     def is_waited_for(self, participant: str) -> bool:
         """Whether calls wait for this participant: a new one has to go behind them."""

@@ -97,6 +97,10 @@ class UnaryParticipants:
         """See `ports.participants.Participants.withdraw`."""
         self._capacity.withdraw(key)
 
+    def loads(self) -> list[tuple[str, int, int]]:
+        """Participants with how many calls are under way and how many wait. May be asked from any thread."""
+        return self._capacity.loads()
+
     async def close(self) -> None:
         """Close all channels."""
         await self._channels.close()

@@ -14,6 +14,7 @@ from amends_coordinator.core.effects import DIRECTION_OF, Call, CallAction, Call
 from amends_coordinator.core.ids import Instant
 from amends_coordinator.core.saga import idempotency_key
 from amends_coordinator.core.states import Direction
+from amends_coordinator.core.tracing import attempt_traceparent
 from amends_coordinator.ports.participants import CallRequest
 
 if TYPE_CHECKING:
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
     from amends_coordinator.definitions.compiled import CompiledDefinition
 
 
-def call_request(saga: Saga, effect: Call, definition: CompiledDefinition, *, now: Instant) -> CallRequest:
-    """The request of one attempt; its intent is durable already (S1)."""
+def call_request(
+    saga: Saga, effect: Call, definition: CompiledDefinition, *, now: Instant, trace_ratio: float | None = None
+) -> CallRequest:
+    """The request of one attempt; its intent is durable already (S1). `trace_ratio`: as of `EngineSettings`."""
     direction = DIRECTION_OF[type(effect)]
     step = saga.plan.by_name[effect.step]
     intent = _intent(saga, effect, direction)
@@ -45,7 +48,7 @@ def call_request(saga: Saga, effect: Call, definition: CompiledDefinition, *, no
         step_time=action.created_time,
         action_key=idempotency_key(saga.id, effect.step, Direction.ACTION) if about_action else None,
         action_participant=action.participant if direction is Direction.COMPENSATION else None,
-        traceparent=saga.traceparent,
+        traceparent=_traceparent(saga, effect, direction, trace_ratio),
         tracestate=saga.tracestate,
         parses=partial(definition.parses, effect.step, direction),
         saga_deadline_time=bound,
@@ -76,6 +79,13 @@ def _deadline(effect: Call, intent: Intent, now: Instant, bound: Instant | None)
     """
     deadline = Instant(effect.deadline_time + max(0, now - intent.attempt_start_time))
     return deadline if bound is None else min(deadline, bound)
+
+
+def _traceparent(saga: Saga, effect: Call, direction: Direction, ratio: float | None) -> str:
+    """What a participant's span hangs under: the attempt's span, which is emitted when the saga has ended."""
+    if ratio is None:
+        return saga.traceparent
+    return attempt_traceparent(saga, effect.step, direction, effect.attempt, ratio=ratio)
 
 
 def _intent(saga: Saga, effect: Call, direction: Direction) -> Intent:

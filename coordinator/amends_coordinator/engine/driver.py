@@ -215,8 +215,8 @@ class Driver:
         before = self._saga.state
         decision = await self._write(event)
         self._tell(decision, before)
-        if isinstance(event, AttemptEnded) and event.answer.outcome is Outcome.NOT_SENT:
-            self._around.telemetry.call_not_sent(self._saga, event.step, event.direction, event.answer)
+        if isinstance(event, AttemptEnded) and decision.changed:
+            self._tell_end(event)
         if decision.changed:
             self._wake_time = None
             self._written(self._saga.id)
@@ -311,6 +311,15 @@ class Driver:
         if decision.saga.state is not before:
             self._around.telemetry.saga_moved(decision.saga)
 
+    def _tell_end(self, event: AttemptEnded) -> None:
+        """Tell of an attempt's end; the ledger has it already."""
+        if event.answer.outcome is Outcome.NOT_SENT:
+            self._around.telemetry.call_not_sent(self._saga, event.step, event.direction, event.answer)
+        intent = self._saga.intent(event.step, event.direction)
+        for attempt in reversed(intent.attempts if intent is not None else ()):
+            if intent is not None and attempt.number == event.attempt:
+                self._around.telemetry.attempt_ended(self._saga, intent, attempt, event.at.now)
+
     def _carry_out(self, effect: Effect) -> None:
         match effect:
             case CallAction() | CallCompensation() | CallLookup():
@@ -358,7 +367,13 @@ class Driver:
         try:
             if not self._around.lease.holds:
                 await self._around.lease.held()
-            request = call_request(self._saga, effect, self._definition, now=self._around.clock.now())
+            request = call_request(
+                self._saga,
+                effect,
+                self._definition,
+                now=self._around.clock.now(),
+                trace_ratio=self._around.settings.trace_ratio,
+            )
             answer = await self._send(request)
         except Exception as error:  # noqa: BLE001 - the port promises never to raise; if it does, nothing is known.
             self._around.telemetry.driver_failed(self._saga.id, error)

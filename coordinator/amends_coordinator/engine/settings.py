@@ -19,6 +19,8 @@ class EngineSettings:
     max_watchers: how many may watch a saga at once.
     idle_unload_s: a saga that waits longer than this leaves memory and comes back by its due time.
     retention_s: how long an ended saga is kept whole; 0: for ever.
+    trace_ratio: how many of the sagas whose starter has no trace are sampled, from 0 to 1. None: no spans are made of
+        sagas, and participants get the starter's own trace context.
     """
 
     sweep_interval_s: float = 1.0
@@ -30,3 +32,4 @@ class EngineSettings:
     max_watchers: int = 1_000
     idle_unload_s: float = 5.0
     retention_s: float = 30 * 86_400.0
+    trace_ratio: float | None = None

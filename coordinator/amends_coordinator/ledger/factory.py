@@ -11,6 +11,7 @@ from amends_coordinator.ledger.memory import MemoryLedger
 from amends_coordinator.ports.ledger import LedgerError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from sqlalchemy.engine import URL
@@ -26,13 +27,16 @@ _FORMS = "memory:, sqlite:///path or postgresql://user:password@host:port/databa
 _POSTGRESQL = frozenset({"postgresql", "postgres", "postgresql+psycopg"})
 
 
-def open_ledger(url: str, *, lease_s: float = DEFAULT_LEASE_S) -> Ledger:
+def open_ledger(
+    url: str, *, lease_s: float = DEFAULT_LEASE_S, batch_written: Callable[[int, float], None] | None = None
+) -> Ledger:
     """The adapter that a URL means; it isn't opened yet.
 
     Args:
         url: `memory:`, `sqlite:///relative/path`, `sqlite:////absolute/path`, or `postgresql://…` with whatever libpq
             takes as its query, for example `?sslmode=verify-full`.
         lease_s: how long a node that shows no sign of life keeps its rights.
+        batch_written: is told, in another thread, how many decisions were committed together, and in how many seconds.
 
     Raises:
         LedgerError: the URL names no adapter. The message never contains a password.
@@ -41,7 +45,7 @@ def open_ledger(url: str, *, lease_s: float = DEFAULT_LEASE_S) -> Ledger:
         return MemoryLedger()
     from amends_coordinator.ledger.sql import SqlLedger
 
-    return SqlLedger(dialect_of(url, lease_s=lease_s))
+    return SqlLedger(dialect_of(url, lease_s=lease_s), batch_written=batch_written)
 
 
 def dialect_of(url: str, *, lease_s: float = DEFAULT_LEASE_S) -> SqlDialect:

@@ -14,6 +14,7 @@ import structlog
 
 from amends_coordinator.core.ids import Instant
 from amends_coordinator.core.states import DeadLetterReason, SagaState
+from amends_coordinator.ledger.measuring import measures_of
 from amends_coordinator.ledger.memory_lists import lets_through
 from amends_coordinator.ledger.memory_repairs import MemoryRepairs
 from amends_coordinator.ledger.memory_store import MemoryStore, Node, Record, emptied, goes_first, merged
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from amends_coordinator.core.ids import DefinitionVersion, NodeId, SagaId
     from amends_coordinator.core.plan import Plan
     from amends_coordinator.core.saga import Saga
-    from amends_coordinator.ports.ledger import InstanceRow, NewSaga, ParticipantRow, Room, Write
+    from amends_coordinator.ports.ledger import InstanceRow, Measures, NewSaga, ParticipantRow, Room, Write
     from amends_coordinator.ports.listing import SagaFilter
 
 __all__ = ["MemoryLedger", "MemoryStore"]
@@ -201,6 +202,11 @@ class MemoryLedger(MemoryRepairs):
             state = record.stored.saga.state
             counts[state] = counts.get(state, 0) + 1
         return counts
+
+    async def measure(self, now: Instant) -> Measures:
+        """See the port."""
+        await self._reading()
+        return measures_of(list(self.store.records.values()), now)
 
     async def put_definition(self, definition: StoredDefinition) -> StoredDefinition:
         """See the port."""

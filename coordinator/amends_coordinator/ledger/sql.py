@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from amends_coordinator.core.ids import Instant
-from amends_coordinator.ledger import migrate, purge, reads, tasks
+from amends_coordinator.ledger import measuring, migrate, purge, reads, tasks
 from amends_coordinator.ledger.batch import Applied
 from amends_coordinator.ledger.plans import Plans
 from amends_coordinator.ledger.pool import ReadPool
 from amends_coordinator.ledger.sql_repairs import SqlRepairs
-from amends_coordinator.ledger.writer import Statistics, Writer
+from amends_coordinator.ledger.writer import BatchWritten, Statistics, Writer
 from amends_coordinator.ports.ledger import (
     ROOMY,
     LedgerError,
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from amends_coordinator.ports.ledger import (
         DefinitionPage,
         InstanceRow,
+        Measures,
         NewSaga,
         Page,
         ParticipantRow,
@@ -86,10 +87,20 @@ class SqlLedger(SqlRepairs):
         dialect: the kind of database, and where it is.
         read_connections: how many questions are answered at once.
         patience_s: how long a call waits for a database that fails, before it raises `LedgerUnavailableError`.
+        batch_written: is told in the writer's thread how many decisions were committed together, and in how many
+            seconds.
     """
 
-    def __init__(self, dialect: SqlDialect, *, read_connections: int = 5, patience_s: float = 5.0) -> None:
+    def __init__(
+        self,
+        dialect: SqlDialect,
+        *,
+        read_connections: int = 5,
+        patience_s: float = 5.0,
+        batch_written: BatchWritten | None = None,
+    ) -> None:
         self._dialect = dialect
+        self._batch_written = batch_written
         self._read_connections = read_connections
         self._patience_s = patience_s
         self._access: _Access | None = None
@@ -113,7 +124,13 @@ class SqlLedger(SqlRepairs):
         access = _Access(
             node=node,
             lock=lock,
-            writer=Writer(self._dialect, node, patience_s=self._patience_s, require_lock=lock.require_held),
+            writer=Writer(
+                self._dialect,
+                node,
+                patience_s=self._patience_s,
+                require_lock=lock.require_held,
+                batch_written=self._batch_written,
+            ),
             pool=ReadPool(self._dialect, connections=self._read_connections),
             plans=Plans(plans),
         )
@@ -235,6 +252,10 @@ class SqlLedger(SqlRepairs):
     async def count_by_state(self) -> dict[SagaState, int]:
         """See the port."""
         return await self._opened().pool.run(reads.count_by_state)
+
+    async def measure(self, now: Instant) -> Measures:
+        """See the port."""
+        return await self._opened().pool.run(lambda connection: measuring.measure(connection, now))
 
     async def put_definition(self, definition: StoredDefinition) -> StoredDefinition:
         """See the port."""

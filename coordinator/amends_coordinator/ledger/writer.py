@@ -30,7 +30,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import structlog
 
@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from amends_coordinator.ledger.dialect import SqlDialect
 
 T = TypeVar("T")
+
+BatchWritten: TypeAlias = "Callable[[int, float], None]"
+"""Hears of each batch: how many decisions it held, and how many seconds its transaction took."""
 
 SENT_LIMIT = 20_000
 """Sagas whose last write is remembered, to recognise it when it is sent again."""
@@ -93,8 +96,16 @@ class Writer:
     """See the module. Made and used on one event loop; everything behind the queue runs in the thread."""
 
     def __init__(
-        self, dialect: SqlDialect, node: NodeId, *, patience_s: float, require_lock: Callable[[], None]
+        self,
+        dialect: SqlDialect,
+        node: NodeId,
+        *,
+        patience_s: float,
+        require_lock: Callable[[], None],
+        batch_written: BatchWritten | None = None,
     ) -> None:
+        self._batch_written = batch_written
+        self._took_s = 0.0
         self._dialect = dialect
         self._require_lock = require_lock
         self._node = node
@@ -293,6 +304,8 @@ class Writer:
             self._decisions.hold_up(decision, time.monotonic())
 
     def _answer(self, batch: Batch, verdicts: list[Verdict]) -> None:
+        if self._batch_written is not None:
+            self._batch_written(len(verdicts), self._took_s)
         counted = self._statistics
         self._statistics = replace(
             counted,
@@ -348,11 +361,12 @@ class Writer:
 
     def _transact(self, work: Callable[[Connection], T], *, wait_briefly: bool) -> T:
         self._require_lock()
-        self._sent_time_s = time.monotonic()
+        began_s = self._sent_time_s = time.monotonic()
         try:
             result = self._connection.transact(work, wait_briefly=wait_briefly)
         finally:
             self._sent_time_s = None
+        self._took_s = time.monotonic() - began_s
         self._pause_s = _FIRST_PAUSE_S
         self._statistics = replace(self._statistics, commits=self._statistics.commits + 1)
         return result

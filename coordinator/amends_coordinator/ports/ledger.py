@@ -220,6 +220,22 @@ class DefinitionPage:
     next: tuple[Instant, str, DefinitionVersion] | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measures:
+    """What stands in the ledger just now, for those who watch over it.
+
+    `unfinished`: how many sagas are in each state that is no end, 0 included. `oldest_due_time`: since when the saga is
+    due that has waited longest for a node, `oldest_open_time`: when the oldest open dead letter was opened,
+    `oldest_compensating_time`: since when the saga rolls back that has done so longest; None: there is none.
+    """
+
+    unfinished: Mapping[SagaState, int]
+    open_dead_letter_count: int
+    oldest_open_time: Instant | None
+    oldest_due_time: Instant | None
+    oldest_compensating_time: Instant | None
+
+
 ROOMY = Room(each=1_000_000_000)
 """Room for any number."""
 
@@ -329,6 +345,10 @@ class Ledger(Repairs, Protocol):
 
     async def count_by_state(self) -> dict[SagaState, int]:
         """How many sagas are in each state."""
+        ...
+
+    async def measure(self, now: Instant) -> Measures:
+        """What stands just now. Never looks at sagas that have ended, however many there are."""
         ...
 
     async def put_definition(self, definition: StoredDefinition) -> StoredDefinition:

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from amends_coordinator.core.answer import Answer
-    from amends_coordinator.core.ids import StepName
-    from amends_coordinator.core.saga import DeadLetter, Intent, Saga
+    from amends_coordinator.core.ids import Instant, StepName
+    from amends_coordinator.core.saga import Attempt, DeadLetter, Intent, Saga
     from amends_coordinator.core.states import Direction
     from amends_coordinator.ports.ledger import InstanceRow
 
@@ -27,6 +27,12 @@ class Telemetry(Protocol):
 
     def intent_moved(self, saga: Saga, intent: Intent) -> None:
         """An intent was announced or its state changed."""
+        ...
+
+    def attempt_ended(self, saga: Saga, intent: Intent, attempt: Attempt, ended_time: Instant) -> None:
+        """An attempt has ended, with an answer or with none, and that is durable. `intent` and `attempt` are as the
+        ledger has them now. Told once for each attempt whose end this incarnation has seen.
+        """
         ...
 
     def dead_letter_opened(self, saga: Saga, letter: DeadLetter) -> None:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger, Processor
 
     from amends_coordinator.core.answer import Answer
-    from amends_coordinator.core.ids import StepName
-    from amends_coordinator.core.saga import DeadLetter, Intent, Saga
+    from amends_coordinator.core.ids import Instant, StepName
+    from amends_coordinator.core.saga import Attempt, DeadLetter, Intent, Saga
     from amends_coordinator.core.states import Direction
     from amends_coordinator.ports.ledger import InstanceRow
 
@@ -77,6 +77,9 @@ class LogTelemetry:
                     names.STATUS_CODE: intent.last_code,
                 },
             )
+
+    def attempt_ended(self, saga: Saga, intent: Intent, attempt: Attempt, ended_time: Instant) -> None:
+        """An attempt has ended: the intent's own line tells of it."""
 
     def dead_letter_opened(self, saga: Saga, letter: DeadLetter) -> None:
         """A person is needed."""

@@ -1,4 +1,8 @@
-"""The name of every log event and every field in it: what alerts and searches may rely on."""
+"""The name of every log event, span, metric and attribute: what alerts, dashboards and searches may rely on.
+
+Those that aren't ours are OpenTelemetry's semantic conventions as of release 1.40 (RPC is a release candidate there).
+The name of the attribute with the status code is still moving between its releases; it stands here and nowhere else.
+"""
 
 from __future__ import annotations
 
@@ -52,3 +56,62 @@ LEDGER_BACK = "ledger is back"
 NODE_FENCED = "node shut out of the ledger; the next incarnation begins"
 TASK_FAILED = "a task beside the engine failed; sagas go on"
 NODE_FAILED = "node failed"
+EXPORT_FAILED = "telemetry failed; sagas go on"
+
+# ---- spans: names of events, attributes ------------------------------------------------------------------------------
+EVENT_FAILURE = "amends.saga.failure"
+EVENT_DEAD_LETTER_OPENED = "amends.dead_letter.opened"
+EVENT_DEAD_LETTER_CLOSED = "amends.dead_letter.closed"
+EVENT_ERROR = "amends.error"
+
+TRACE_SAGA_ID = "amends.saga.id"
+TRACE_DEFINITION = "amends.saga.definition"
+TRACE_VERSION = "amends.saga.definition_version"
+TRACE_STATE = "amends.saga.state"
+TRACE_UNPROVEN = "amends.saga.unproven"
+TRACE_LEFT_OUT = "amends.saga.attempts_left_out"
+TRACE_STEP = "amends.step"
+TRACE_DIRECTION = "amends.direction"
+TRACE_ATTEMPT = "amends.attempt"
+TRACE_OUTCOME = "amends.outcome"
+TRACE_PARTICIPANT = "amends.participant"
+TRACE_NODE = "amends.node"
+TRACE_REASON = "amends.reason"
+TRACE_MESSAGE = "amends.message"
+
+RPC_SYSTEM = "rpc.system.name"
+RPC_METHOD = "rpc.method"
+RPC_STATUS_CODE = "rpc.response.status_code"
+ERROR_TYPE = "error.type"
+GRPC = "grpc"
+
+# ---- metrics; labels never hold a saga's id or an error's text -------------------------------------------------------
+METRIC_STARTED = "amends.saga.started"
+METRIC_ENDED = "amends.saga.ended"
+METRIC_UNPROVEN = "amends.saga.unproven"
+METRIC_RUNNING = "amends.saga.running"
+METRIC_DURATION = "amends.saga.duration"
+METRIC_COMPENSATION_DURATION = "amends.compensation.duration"
+METRIC_DEAD_LETTER_OPENED = "amends.dead_letter.opened"
+METRIC_DEAD_LETTER_OPEN = "amends.dead_letter.open"
+METRIC_DEAD_LETTER_OLDEST_AGE = "amends.dead_letter.oldest_age"
+METRIC_COMPENSATING_OLDEST_AGE = "amends.saga.compensating.oldest_age"
+METRIC_CALL_DURATION = "amends.call.duration"
+METRIC_LATE_ANSWER = "amends.call.late_answer"
+METRIC_DUE_LAG = "amends.due.lag"
+METRIC_LAST_PASS_AGE = "amends.sweeper.last_pass_age"  # noqa: S105 - no password
+METRIC_BATCH_SIZE = "amends.ledger.batch.size"
+METRIC_BATCH_DURATION = "amends.ledger.batch.duration"
+METRIC_LEDGER_UNAVAILABLE = "amends.ledger.unavailable"
+METRIC_FENCED = "amends.node.fenced"
+METRIC_DRIVER_FAILED = "amends.driver.failed"
+METRIC_IN_FLIGHT = "amends.participant.in_flight"
+METRIC_QUEUE = "amends.participant.queue"
+
+LABEL_DEFINITION = "definition"
+LABEL_OUTCOME = "outcome"
+LABEL_STATE = "state"
+LABEL_REASON = "reason"
+LABEL_METHOD = "method"
+LABEL_DIRECTION = "direction"
+LABEL_PARTICIPANT = "participant"

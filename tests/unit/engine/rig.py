@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
     from amends_coordinator.core.ids import IdempotencyKey, StepName
-    from amends_coordinator.core.saga import DeadLetter, Intent, Saga
+    from amends_coordinator.core.saga import Attempt, DeadLetter, Intent, Saga
     from amends_coordinator.core.states import Direction
     from amends_coordinator.ports.ledger import InstanceRow, Ledger, Started, StoredSaga
     from amends_coordinator.ports.participants import CallRequest
@@ -124,6 +124,10 @@ class Telemetry:
     def intent_moved(self, saga: Saga, intent: Intent) -> None:
         """See the port."""
         self.plant("intent_moved")
+
+    def attempt_ended(self, saga: Saga, intent: Intent, attempt: Attempt, ended_time: Instant) -> None:
+        """See the port."""
+        self.plant("attempt_ended")
 
     def dead_letter_opened(self, saga: Saga, letter: DeadLetter) -> None:
         """See the port."""

@@ -1,0 +1,169 @@
+"""Where metrics and spans go: OTLP over gRPC when an endpoint is set, and a page for Prometheus when a port is.
+
+Both are OpenTelemetry's own exporters, with queues and threads of their own. What they can't get rid of is dropped: a
+backend that hangs, refuses or is absent costs data and a line in the log, never a saga and never more than a moment of
+a shutdown. Their modules take half a second to import, so nothing of them is loaded where neither is set.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+from amends_coordinator.telemetry import names
+from amends_coordinator.telemetry.exporting import ExportingTelemetry
+from amends_coordinator.telemetry.gauges import Gauges
+from amends_coordinator.telemetry.metrics import Metrics
+from amends_coordinator.telemetry.tracing import SagaTraces
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.metrics.export import MetricReader
+    from opentelemetry.sdk.trace import SpanProcessor
+
+    from amends_coordinator.ports.clock import Clock
+    from amends_coordinator.ports.telemetry import Telemetry
+
+_log: Any = structlog.get_logger("amends.telemetry")  # structlog's loggers are untyped proxies
+
+SERVICE_NAME = "amends-coordinator"
+EXPORT_TIMEOUT_S = 2.0
+SPAN_QUEUE = 65_536
+"""Spans that wait for a slow backend; about 100 MB at most."""
+
+SPAN_BATCH = 512
+QUIET_S = 60.0
+TEXT_LIMIT = 512
+SHUTDOWN_BOUND_S = 0.8
+"""How long a shutdown waits for what is still in the queues."""
+
+
+class ExportError(Exception):
+    """Metrics or traces can't be exported as the settings say. The message says what to change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportSettings:
+    """Where to export to.
+
+    `otlp_endpoint`: "http://host:4317" ("https" for TLS); "": nowhere. `prometheus_port`: 0: no page. `ratio`,
+    `slow_us`: as of `SagaTraces`. `interval_s`: how often metrics are sent.
+    """
+
+    otlp_endpoint: str = ""
+    prometheus_port: int = 0
+    prometheus_host: str = "127.0.0.1"
+    ratio: float = 1.0
+    slow_us: int = 30_000_000
+    interval_s: float = 10.0
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is exported."""
+        return bool(self.otlp_endpoint or self.prometheus_port)
+
+
+class Exports:
+    """The exporters of one process, for all its incarnations.
+
+    Raises:
+        ExportError: the exporter isn't installed, or the port for Prometheus is taken.
+    """
+
+    def __init__(self, settings: ExportSettings, *, clock: Clock, service_instance: str) -> None:
+        _hear_complaints()
+        resource = Resource.create({"service.name": SERVICE_NAME, "service.instance.id": service_instance})
+        self.gauges = Gauges(clock)
+        self._meters = MeterProvider(_readers(settings), resource=resource, shutdown_on_exit=False)
+        self.metrics = Metrics(self._meters.get_meter("amends_coordinator"), self.gauges)
+        self._processor = _span_processor(settings) if settings.otlp_endpoint else None
+        self._traces = (
+            None
+            if self._processor is None
+            else SagaTraces(self._processor, resource=resource, ratio=settings.ratio, slow_us=settings.slow_us)
+        )
+
+    def telemetry(self, told: Telemetry) -> Telemetry:
+        """The telemetry port that tells `told`, and exports."""
+        return ExportingTelemetry(told, metrics=self.metrics, traces=self._traces)
+
+    def close(self) -> None:
+        """Send what is left, as far as that is possible within a moment. What hangs then is left to its own thread."""
+        closing = threading.Thread(target=self._close, name="telemetry-close", daemon=True)
+        closing.start()
+        closing.join(SHUTDOWN_BOUND_S)
+
+    def _close(self) -> None:
+        if self._processor is not None:
+            self._processor.shutdown()
+        self._meters.shutdown(timeout_millis=SHUTDOWN_BOUND_S * 1e3)
+
+
+def _span_processor(settings: ExportSettings) -> SpanProcessor:
+    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+
+    exporter = OTLPSpanExporter(settings.otlp_endpoint, timeout=EXPORT_TIMEOUT_S)
+    return BatchSpanProcessor(
+        exporter, max_queue_size=SPAN_QUEUE, max_export_batch_size=SPAN_BATCH, schedule_delay_millis=1_000
+    )
+
+
+def _readers(settings: ExportSettings) -> list[MetricReader]:
+    readers: list[MetricReader] = []
+    if settings.otlp_endpoint:
+        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
+        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+
+        exporter = OTLPMetricExporter(settings.otlp_endpoint, timeout=EXPORT_TIMEOUT_S)
+        readers.append(PeriodicExportingMetricReader(exporter, export_interval_millis=settings.interval_s * 1e3))
+    if settings.prometheus_port:
+        readers.append(_prometheus(settings))
+    return readers
+
+
+def _prometheus(settings: ExportSettings) -> MetricReader:
+    try:
+        from opentelemetry.exporter.prometheus import PrometheusMetricReader
+        from prometheus_client import start_http_server
+    except ImportError:
+        raise ExportError(
+            "AMENDS_PROMETHEUS_PORT is set, but the exporter for Prometheus isn't installed: "
+            "pip install 'amends[prometheus]', or leave the setting out"
+        ) from None
+    try:
+        start_http_server(settings.prometheus_port, addr=settings.prometheus_host)
+    except OSError as error:
+        raise ExportError(
+            f"the page for Prometheus can't listen on {settings.prometheus_host}:{settings.prometheus_port} "
+            f"({error.strerror}): choose another AMENDS_PROMETHEUS_PORT"
+        ) from error
+    return PrometheusMetricReader()
+
+
+class Complaints(logging.Handler):
+    """What the exporters complain of, in our log and once in a while: they would say it again at every attempt."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._quiet_until_s = 0.0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Pass one complaint on, unless there was one a short while ago."""
+        now_s = time.monotonic()
+        if now_s >= self._quiet_until_s:
+            self._quiet_until_s = now_s + QUIET_S
+            _log.warning(names.EXPORT_FAILED, **{names.ERROR: record.getMessage()[:TEXT_LIMIT]})
+
+
+def _hear_complaints() -> None:
+    logger = logging.getLogger("opentelemetry")
+    if not any(isinstance(handler, Complaints) for handler in logger.handlers):
+        logger.addHandler(Complaints())
+    logger.propagate = False

@@ -1,0 +1,107 @@
+"""A telemetry backend that hangs, refuses or is absent changes nothing about sagas and delays no shutdown."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scenario.v1.scenario_pb2 import ScenarioInput
+from tests.scenarios.inside import inside
+from tests.scenarios.raw import raw_steps
+from tests.scenarios.sagas import steps
+from tests.telemetry.receiver import receiver
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+    from typing import TypeAlias
+
+    from tests.scenarios.inside import Inside
+
+    Backend: TypeAlias = Callable[[], AbstractAsyncContextManager[str]]
+
+pytestmark = pytest.mark.telemetry
+
+BOUND = timedelta(seconds=60)
+SAGAS = 150
+STOP_BOUND_S = 5.0
+"""Fivefold: what is promised is a second."""
+
+
+@asynccontextmanager
+async def hangs() -> AsyncGenerator[str]:
+    """Takes connections and says nothing, ever."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        yield f"http://127.0.0.1:{silent.getsockname()[1]}"
+
+
+class Closing(asyncio.Protocol):
+    """Ends a connection as soon as it is there."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See the class."""
+        transport.close()
+
+
+@asynccontextmanager
+async def refuses() -> AsyncGenerator[str]:
+    """Closes every connection at once."""
+    closing = await asyncio.get_running_loop().create_server(Closing, "127.0.0.1", 0)
+    async with closing:
+        yield f"http://127.0.0.1:{closing.sockets[0].getsockname()[1]}"
+
+
+@asynccontextmanager
+async def absent() -> AsyncGenerator[str]:
+    """Nobody listens there."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+async def sagas_per_s(coordinator: Inside) -> float:
+    """Runs sagas, 50 at once, and answers how many end in a second."""
+    saga = steps("a", "b")
+    begin_s = time.monotonic()
+    for round_number in range(SAGAS // 50):
+        runs = (
+            coordinator.client.run(saga, ScenarioInput(amount=1), saga_id=f"s-{round_number}-{number}", timeout=BOUND)
+            for number in range(50)
+        )
+        await asyncio.gather(*runs)
+    return SAGAS / (time.monotonic() - begin_s)
+
+
+async def speed_and_stop(data: Path, endpoint: str) -> tuple[float, float]:
+    """Sagas per second with a backend, and how long the coordinator took to stop, in seconds."""
+    async with raw_steps() as participant:
+        async with inside(data, otlp_endpoint=endpoint, metrics_interval_s=0.2) as coordinator:
+            await coordinator.announce("steps", participant.address)
+            await coordinator.client.run(steps("a", "b"), ScenarioInput(amount=1), saga_id="warm", timeout=BOUND)
+            speed = await sagas_per_s(coordinator)
+            begin_s = time.monotonic()
+        return speed, time.monotonic() - begin_s
+
+
+def made(folder: Path) -> Path:
+    """The folder, which is there now."""
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.parametrize("backend", [hangs, refuses, absent])
+async def test_a_bad_backend_costs_no_speed_and_delays_no_stop(backend: Backend, tmp_path: Path) -> None:
+    """Sagas go as fast as with a good backend (loosely: the benchmark says how fast), and a stop waits a second."""
+    async with receiver() as good:
+        with_good, _ = await speed_and_stop(made(tmp_path / "good"), f"http://{good.address}")
+    async with backend() as endpoint:
+        with_bad, stop_s = await speed_and_stop(made(tmp_path / "bad"), endpoint)
+    assert with_bad > with_good / 3, f"{with_bad:.0f} sagas/s beside {with_good:.0f}"
+    assert stop_s < STOP_BOUND_S
