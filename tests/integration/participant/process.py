@@ -6,23 +6,44 @@ import asyncio
 import logging
 import sys
 
+import grpc
+
 from amends import ParticipantServer
-from shop.inventory.v1.inventory_pb2 import ReserveRequest, ReserveResponse
+from shop.inventory.v1.inventory_pb2 import ReleaseRequest, ReleaseResponse, ReserveRequest, ReserveResponse
 from tests.integration.participant.calls import Inventory, ReserveContext
 
 
 async def reserve(request: ReserveRequest, context: ReserveContext) -> ReserveResponse:
     """Says that it began, and ends when it is told to by a line of input."""
-    sys.stdout.write("reserving\n")
-    sys.stdout.flush()
-    await asyncio.to_thread(sys.stdin.readline)
+    say("reserving")
+    await asyncio.to_thread(sys.stdin.buffer.readline)
     return ReserveResponse(reservation_id="r-1")
+
+
+class HalfPlainInventory(Inventory):
+    """Reserves on the loop and releases in a thread."""
+
+    def Release(  # type: ignore[override] # the stubs that are generated here know asynchronous handlers only
+        self,
+        request: ReleaseRequest,
+        context: grpc.ServicerContext,  # pyright: ignore[reportIncompatibleMethodOverride] # the same
+    ) -> ReleaseResponse:
+        """The same as `reserve`, in a thread."""
+        say("releasing")
+        sys.stdin.buffer.readline()
+        return ReleaseResponse()
+
+
+def say(word: str) -> None:
+    """A line of output, at once."""
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
 
 
 async def serve(coordinator: str) -> None:
     """Serves until it is told to stop."""
     server = ParticipantServer("inventory", coordinator=coordinator)
-    server.add(Inventory(reserve))
+    server.add(HalfPlainInventory(reserve))
     await server.serve()
 
 

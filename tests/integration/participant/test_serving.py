@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -14,10 +15,17 @@ import pytest
 from grpc_health.v1 import health_pb2  # type: ignore[import-untyped] # ships no types
 
 from amends import CannotListenError, InvalidParticipantError, NotStartedError, ParticipantServer
-from shop.inventory.v1.inventory_pb2 import ReserveRequest, ReserveResponse
+from shop.inventory.v1.inventory_pb2 import ReleaseRequest, ReleaseResponse, ReserveRequest, ReserveResponse
 from shop.inventory.v1.inventory_pb2_grpc import InventoryServiceStub
 from tests.conftest import CHECKOUT
-from tests.integration.participant.calls import NO_COORDINATOR, SERVICE, Inventory, ReserveContext, as_step
+from tests.integration.participant.calls import (
+    NO_COORDINATOR,
+    SERVICE,
+    Inventory,
+    PlainInventory,
+    ReserveContext,
+    as_step,
+)
 from tests.integration.participant.registry import Registry, serving_registry
 
 
@@ -124,6 +132,29 @@ async def test_calls_that_outlast_the_grace_are_cancelled_and_clean_up() -> None
                 await call
 
 
+async def test_a_thread_that_outlasts_the_grace_does_not_hold_up_the_stop(caplog: pytest.LogCaptureFixture) -> None:
+    """L1: a stop is bounded although a thread can't be stopped, and says what it leaves behind."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def behaviour(request: ReserveRequest, context: grpc.ServicerContext) -> ReserveResponse:
+        begun.set()
+        go_on.wait(20)
+        return ReserveResponse()
+
+    server = ParticipantServer("inventory", coordinator=NO_COORDINATOR, stop_grace_s=0)
+    server.add(PlainInventory(behaviour))
+    async with asyncio.timeout(20):
+        await server.start()
+        async with grpc.aio.insecure_channel(server.address) as channel:
+            call = asyncio.ensure_future(_reserve(channel))
+            await asyncio.to_thread(begun.wait)
+            await server.stop()
+            with pytest.raises(grpc.aio.AioRpcError):
+                await call
+        go_on.set()
+    assert "stops with 1 calls that did not end" in caplog.text
+
+
 @asynccontextmanager
 async def participant_process(coordinator: str) -> AsyncGenerator[asyncio.subprocess.Process]:
     """A participant in a process of its own, killed at the end if it is still there."""
@@ -146,7 +177,7 @@ async def participant_process(coordinator: str) -> AsyncGenerator[asyncio.subpro
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 async def test_a_signal_ends_a_process_cleanly(number: signal.Signals) -> None:
-    """L1: told to stop, a process finishes its call, takes itself out, says nothing bad and exits with 0."""
+    """L1: told to stop, a process finishes its calls, takes itself out, says nothing bad and exits with 0."""
     registry = Registry()
     async with (
         asyncio.timeout(60),
@@ -161,10 +192,13 @@ async def test_a_signal_ends_a_process_cleanly(number: signal.Signals) -> None:
             assert process.stdout is not None
             assert process.stdin is not None
             await process.stdout.readuntil(b"reserving")
+            in_thread = asyncio.ensure_future(_release(channel))
+            await process.stdout.readuntil(b"releasing")
             process.send_signal(number)
             assert [state async for state in states] == ["NOT_SERVING"]
-            process.stdin.write(b"go on\n")
+            process.stdin.write(b"go on\ngo on\n")
             assert (await call).reservation_id == "r-1"
+            assert await in_thread == ReleaseResponse()
         output, errors = await process.communicate()
         assert (process.returncode, errors) == (0, b"")
         assert b"participant inventory stopped" in output
@@ -182,6 +216,11 @@ async def _watched(channel: grpc.aio.Channel) -> AsyncGenerator[str]:
 async def _reserve(channel: grpc.aio.Channel) -> ReserveResponse:
     request = ReserveRequest(sku="sku-1", quantity=1)
     return await InventoryServiceStub(channel).Reserve(request, metadata=as_step(), timeout=30)
+
+
+async def _release(channel: grpc.aio.Channel) -> ReleaseResponse:
+    metadata = as_step(idempotency_key="order-1/reserve/compensation", amends_direction="compensation")
+    return await InventoryServiceStub(channel).Release(ReleaseRequest(), metadata=metadata, timeout=30)
 
 
 def assert_unavailable(error: grpc.aio.AioRpcError) -> None:
