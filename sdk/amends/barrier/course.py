@@ -14,7 +14,7 @@ from sqlalchemy import event
 
 from amends.barrier import statements
 from amends.barrier.answers import verdict_of
-from amends.barrier.databases import connection_of, entering
+from amends.barrier.databases import commit, connection_of, entering
 from amends.barrier.entering import LEAVES_MARK, Entered, enter_action, enter_compensation
 from amends.barrier.errors import BarrierUseError, Unclear
 from amends.barrier.rules import Do, Found, Question, is_recorded, what_to_do
@@ -80,7 +80,7 @@ class Course:
             return self.verdict
         self.verdict = verdict_of(entered, call)
         if entered.do in LEAVES_MARK:
-            session.commit()
+            commit(session)
         if self.verdict is None:
             self._hand_over(session, connection)
         return self.verdict
@@ -106,7 +106,7 @@ class Course:
                 "back to a savepoint of its own from before the block"
             )
         self._committing = True
-        session.commit()
+        commit(session)
         return answer
 
     def record(self, session: Session, refusal: Rejected) -> Verdict:
@@ -126,7 +126,7 @@ class Course:
         except Unclear as problem:
             return wire.key_in_use(str(problem))
         if found is None:
-            session.commit()
+            commit(session)
             sealed = Rejected(refusal.message, reason=refusal.reason, code=refusal.code, sealed=True)
             return wire.rejected(sealed, participant=call.served.participant)
         if found.request_hash is not None and found.request_hash != call.request_hash:

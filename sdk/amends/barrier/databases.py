@@ -46,6 +46,21 @@ def connection_of(session: Session) -> Connection:
     return connection
 
 
+def commit(session: Session) -> None:
+    """Commit, and after any error drop the connection.
+
+    An error does not say whether the commit happened, and may leave the transaction open (SQLite's, where a reader was
+    in the way). In the pool, its rows would be there for the next call, as if they were durable.
+    """
+    connection = connection_of(session)
+    try:
+        session.commit()
+    except BaseException:
+        if not connection.closed:
+            connection.invalidate()
+        raise
+
+
 def _commits_by_itself(connection: Connection) -> bool:
     driver = connection.connection.driver_connection
     if connection.dialect.name == "postgresql":

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import async_sessionmaker
 from amends.barrier.answers import verdict_of
 from amends.barrier.calls import GuardedCall, guarded_call
 from amends.barrier.course import limit_waiting
-from amends.barrier.databases import connection_of, entering
+from amends.barrier.databases import commit, connection_of, entering
 from amends.barrier.entering import LEAVES_MARK, enter_lookup
 from amends.barrier.errors import BarrierUseError, Unclear
 from amends.participant import wire
@@ -80,7 +80,7 @@ def _look(session: Session, call: GuardedCall, response: type[Message]) -> Verdi
     """Ask, and leave the mark that the answer promises."""
     if call.step.direction is not Direction.LOOKUP:
         raise BarrierUseError(
-            f"{NAME} answers lookups, and this is a step's {call.step.direction}: use its transaction"
+            f"{NAME} answers lookups, and this call is its step's {call.step.direction}: use barrier.transaction"
         )
     try:
         with entering():
@@ -94,7 +94,7 @@ def _look(session: Session, call: GuardedCall, response: type[Message]) -> Verdi
     if isinstance(verdict, Answer):
         _check_parses(verdict.response, response, call)
     if entered.do in LEAVES_MARK:
-        session.commit()
+        commit(session)
     return verdict
 
 

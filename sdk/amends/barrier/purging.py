@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 from sqlalchemy.ext.asyncio import async_sessionmaker
 
 from amends.barrier import statements
-from amends.barrier.databases import connection_of, entering
+from amends.barrier.databases import commit, connection_of, entering
 from amends.barrier.errors import BarrierUseError
 
 if TYPE_CHECKING:
@@ -91,10 +91,10 @@ def _purge_in_thread(sessions: sessionmaker[Session], horizon: datetime, batch_s
 def _move_horizon(session: Session, horizon: datetime) -> None:
     with entering():
         statements.move_horizon(connection_of(session), horizon)
-    session.commit()
+    commit(session)
 
 
 def _delete_batch(session: Session, horizon: datetime, batch_size: int) -> int:
     deleted = statements.delete_forgotten(connection_of(session), before=horizon, limit=batch_size)
-    session.commit()
+    commit(session)
     return deleted

@@ -15,8 +15,8 @@ from typing import Any, TypeAlias, TypeVar
 
 import grpc
 from google.protobuf.message import Message
-from sqlalchemy import URL, Column, Engine, Integer, MetaData, Table, Text, create_engine, select, text
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
+from sqlalchemy import Column, Engine, Integer, MetaData, Table, Text, create_engine, select, text
+from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
 
 from amends import ParticipantServer, barrier, current_step
@@ -123,6 +123,7 @@ class Handlers:
         pause: what is waited for after the block, before the return.
         swallowed: what is caught around the block; the handler then returns an empty response.
         blocks: how many there are in one call.
+        blocking: what an `async def` handler opens a plain block with instead of its own.
         aborted: what the call is aborted with through gRPC's own context, after the block.
     """
 
@@ -132,6 +133,7 @@ class Handlers:
     swallowed: tuple[type[BaseException], ...] = ()
     blocks: int = 1
     aborted: grpc.StatusCode | None = None
+    blocking: sessionmaker[Session] | None = None
 
 
 class AsyncBarred(BarrierServiceServicer):
@@ -147,11 +149,17 @@ class AsyncBarred(BarrierServiceServicer):
         return await self._guarded(self._handlers.undo, pb.UndoResponse, context)
 
     async def Find(self, request: pb.FindRequest, context: AsyncContext) -> pb.DoResponse:
-        return await barrier.lookup(self._sessions, pb.DoResponse)
+        try:
+            return await barrier.lookup(self._sessions, pb.DoResponse)
+        except self._handlers.swallowed:
+            return pb.DoResponse()
 
     async def _guarded(self, body: Body, response: type[ResponseT], context: AsyncContext) -> ResponseT:
         returned: Message = response()
         try:
+            if self._handlers.blocking is not None:
+                with barrier.transaction(self._handlers.blocking) as blocking:
+                    return response.FromString(body(blocking).SerializeToString())
             for _ in range(self._handlers.blocks):
                 async with barrier.transaction(self._sessions) as session:
                     returned = await session.run_sync(body)
@@ -178,7 +186,10 @@ class PlainBarred(BarrierServiceServicer):
         return self._guarded(self._handlers.undo, pb.UndoResponse, context)
 
     def Find(self, request: Any, context: Any) -> Any:
-        return barrier.lookup(self._sessions, pb.DoResponse)
+        try:
+            return barrier.lookup(self._sessions, pb.DoResponse)
+        except self._handlers.swallowed:
+            return pb.DoResponse()
 
     def _guarded(self, body: Body, response: type[ResponseT], context: grpc.ServicerContext) -> ResponseT:
         returned: Message = response()
@@ -204,14 +215,23 @@ class Rig:
     """A database, and one kind of session to it.
 
     Attributes:
-        url: of the database, for any driver.
+        bound: the sessions' engine.
         outside: an outsider's engine, which sees what is durable.
         sessions: what the barrier is given.
     """
 
-    url: URL
+    bound: Engine | AsyncEngine
     outside: Engine
     sessions: async_sessionmaker[AsyncSession] | sessionmaker[Session]
+
+    @property
+    def engine(self) -> Engine:
+        """What the sessions are bound to, as a synchronous engine."""
+        return self.bound if isinstance(self.bound, Engine) else self.bound.sync_engine
+
+    def autocommitting(self) -> Engine | AsyncEngine:
+        """The sessions' engine, in AUTOCOMMIT."""
+        return self.bound.execution_options(isolation_level="AUTOCOMMIT")
 
     @property
     def on_postgres(self) -> bool:
@@ -245,6 +265,16 @@ class Rig:
         with self.outside.begin() as connection:
             return bool(connection.execute(text("SELECT count(*) FROM pg_locks WHERE NOT granted")).scalar_one())
 
+    def close_all_connections(self) -> None:
+        """On PostgreSQL: end everybody else's session, and wait until it is gone."""
+        with self.outside.begin() as connection:
+            connection.execute(
+                text(
+                    "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+                    "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                )
+            )
+
     def rows(self) -> dict[str, str]:
         """The barrier's rows: saga/step/direction -> state."""
         table = barrier.TABLES.tables["amends_barrier"]
@@ -253,16 +283,16 @@ class Rig:
 
 
 @asynccontextmanager
-async def rig_at(url: str, *, plain: bool) -> AsyncGenerator[Rig]:
+async def rig_at(url: str, *, plain: bool, **pool: Any) -> AsyncGenerator[Rig]:  # Any: whatever an engine takes
     """A rig on a database that has its tables; `url` is for SQLAlchemy's synchronous engines."""
     outside = create_engine(url, pool_pre_ping=True)
     if plain:
-        engine = create_engine(url)
-        yield Rig(url=engine.url, outside=outside, sessions=sessionmaker(engine))
+        engine = create_engine(url, **pool)
+        yield Rig(bound=engine, outside=outside, sessions=sessionmaker(engine))
         engine.dispose()
     else:
-        async_engine = create_async_engine(url.replace("sqlite:", "sqlite+aiosqlite:"))
-        yield Rig(url=async_engine.url, outside=outside, sessions=async_sessionmaker(async_engine))
+        async_engine = create_async_engine(url.replace("sqlite:", "sqlite+aiosqlite:"), **pool)
+        yield Rig(bound=async_engine, outside=outside, sessions=async_sessionmaker(async_engine))
         await async_engine.dispose()
     outside.dispose()
 
@@ -280,17 +310,17 @@ class Stage:
         self.rig, self.handlers = rig, handlers
         self._channel = channel
 
-    async def do(self, step: Step, *, name: str = "a", timeout_s: float = 10) -> Answer:
+    async def do(self, step: Step, *, name: str = "a", timeout_s: float = 10, direction: str = "action") -> Answer:
         """Call the action."""
-        return await self._call("Do", pb.DoRequest(name=name), step.metadata("action"), timeout_s)
+        return await self._call("Do", pb.DoRequest(name=name), step.metadata(direction), timeout_s)
 
     async def undo(self, step: Step, *, timeout_s: float = 10) -> Answer:
         """Call the compensation."""
         return await self._call("Undo", pb.UndoRequest(name="a"), step.metadata("compensation"), timeout_s)
 
-    async def find(self, step: Step, *, timeout_s: float = 10) -> Answer:
+    async def find(self, step: Step, *, timeout_s: float = 10, direction: str = "lookup") -> Answer:
         """Call the lookup."""
-        return await self._call("Find", pb.FindRequest(name="a"), step.metadata("lookup"), timeout_s)
+        return await self._call("Find", pb.FindRequest(name="a"), step.metadata(direction), timeout_s)
 
     async def _call(self, method: str, request: Message, metadata: Pairs, timeout_s: float) -> Answer:
         """Call with bytes, as the coordinator does."""
