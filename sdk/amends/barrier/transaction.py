@@ -81,6 +81,11 @@ class AsyncTransaction(Generic[AsyncSessionT]):
         self.course.left_by = error
 
     @property
+    def plain_session(self) -> Session:
+        """The block's session, below the asynchronous one."""
+        return self._session.sync_session
+
+    @property
     def verdict(self) -> Verdict | None:
         """See `guards.Guard`."""
         return self.course.verdict
@@ -128,6 +133,11 @@ class SyncTransaction(Generic[SessionT]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.course.left_by = error
+
+    @property
+    def plain_session(self) -> Session:
+        """The block's session."""
+        return self._session
 
     @property
     def verdict(self) -> Verdict | None:

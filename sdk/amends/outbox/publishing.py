@@ -12,6 +12,8 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
+from amends.barrier import BarrierUseError, before_commit
+from amends.barrier.transaction import AsyncTransaction, SyncTransaction
 from amends.outbox import writing
 from amends.outbox.errors import OutboxUseError
 from amends.participant.context import current_step
@@ -82,7 +84,8 @@ def publish(
         headers: more to send with it; names of `a-z 0-9 . _ -`, values without control characters. Names that begin
             with "amends-" or "nats-", and "traceparent" and "tracestate", are set by others.
         session: the session whose transaction it belongs to, for work that is no step of a saga. In a handler it is
-            left out: there it is the session of the `barrier.transaction` block.
+            left out: there it is the session of the `barrier.transaction` block, or the one in which a
+            `barrier.effect` is written down as done.
 
     Returns:
         The event's id.
@@ -98,7 +101,7 @@ def publish(
         "step": step.step if step is not None else None,
         "create_time": datetime.now(UTC),
     }
-    writing.add(_session(session), values)
+    _add(values, session, step)
     return str(values["event_id"])
 
 
@@ -148,10 +151,20 @@ def _step() -> StepContext | None:
         return None
 
 
-def _session(given: Session | AsyncSession | None) -> Session:
-    if given is None:
+def _add(row: writing.Row, session: Session | AsyncSession | None, step: StepContext | None) -> None:
+    """Have a row written with the transaction that it belongs to."""
+    if session is not None:
+        writing.add(session.sync_session if isinstance(session, AsyncSession) else session, row)
+        return
+    guard = step.state.guard if step is not None else None
+    if isinstance(guard, AsyncTransaction | SyncTransaction):
+        writing.add(guard.plain_session, row)
+        return
+    try:
+        # What is done outside of the database has no session before it is done.
+        before_commit(lambda done: writing.add(done, row))
+    except BarrierUseError:
         raise OutboxUseError(
             "there is no transaction to publish in: call outbox.publish inside a handler's barrier.transaction block, "
             "or, where the work is no step of a saga, give it the session that does the work: session=..."
-        )
-    return given.sync_session if isinstance(given, AsyncSession) else given
+        ) from None
