@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 
 import grpc
@@ -16,7 +17,7 @@ from tests.integration.participant.calls import Inventory, ReserveContext
 async def reserve(request: ReserveRequest, context: ReserveContext) -> ReserveResponse:
     """Says that it began, and ends when it is told to by a line of input."""
     say("reserving")
-    await asyncio.to_thread(sys.stdin.buffer.readline)
+    await asyncio.to_thread(until_told)
     return ReserveResponse(reservation_id="r-1")
 
 
@@ -30,8 +31,13 @@ class HalfPlainInventory(Inventory):
     ) -> ReleaseResponse:
         """The same as `reserve`, in a thread."""
         say("releasing")
-        sys.stdin.buffer.readline()
+        until_told()
         return ReleaseResponse()
+
+
+def until_told() -> None:
+    """Waits for a line "go on" that nobody else has taken: what Python buffers of input is not for several threads."""
+    os.read(sys.stdin.fileno(), len("go on\n"))
 
 
 def say(word: str) -> None:
