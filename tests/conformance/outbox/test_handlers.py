@@ -26,8 +26,8 @@ from tests.conformance.outbox.rigs import QUICK, Rig, texts
 async def stage(rig: Rig) -> AsyncIterator[barred.Stage]:
     """A participant with a barrier, served, whose handlers do what a test says."""
     barred.make_tables(rig.sync_engine)
-    behind = barred.Rig(url=rig.sync_engine.url, outside=rig.sync_engine, sessions=rig.sessions)
-    async with barred.staged(behind) as stage:
+    plain = rig.sessions is rig.sync_sessions
+    async with barred.rig_at(rig.url, plain=plain) as behind, barred.staged(behind) as stage:
         yield stage
     await rig.alter(*(delete(table) for table in (*barrier.TABLES.sorted_tables, barred.EFFECTS)))
 
