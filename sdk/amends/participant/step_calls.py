@@ -5,8 +5,8 @@
 2. It isn't run at all where the metadata or the request can't be read (`UNIMPLEMENTED`: the two ends speak different
    versions), and where `key_memory` knows the key from another request (`ABORTED`: unknown). A copy of a call that is
    running waits for its end first.
-3. The handler runs, with its step and the caller's trace as the current ones, and may end in these ways, of which only
-   the first four prove anything (semantics: what an answer proves):
+3. The handler runs, with its step and a span below the caller's as the current ones, and may end in these ways, of
+   which only the first four prove anything (semantics: what an answer proves):
 
    * it returns its response: OK, with `amends-abort-bin` if it asked for the saga to be aborted;
    * it raises `Rejected`: one of the refusal codes, with `ErrorInfo`;
@@ -30,13 +30,10 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Coroutine, Iterable
-from contextvars import Token
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 import grpc
-from opentelemetry import context as telemetry_context
-from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from amends.participant import wire
 from amends.participant.context import ServedCall, StepContext, enter, leave, step_of
@@ -46,6 +43,7 @@ from amends.participant.key_memory import KeyInUseError, KeyMemory
 from amends.participant.refusals import REFUSAL_CODES, NotInStep, Rejected, TryLater, refusal_in
 from amends.participant.served_method import ReceivedRequest, ServedMethod
 from amends.participant.services import place_of
+from amends.participant.tracing import step_span
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -55,8 +53,6 @@ log = logging.getLogger("amends.participant")
 Pairs: TypeAlias = Iterable[tuple[str, str | bytes]]
 
 ENDS_MORE_THAN_A_CALL = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit)
-
-_propagator = TraceContextTextMapPropagator()
 
 
 class HandlerContext(Protocol):
@@ -168,7 +164,13 @@ class StepCalls:
         return step
 
     async def _handle(self, call: Call, step: StepContext | None) -> Verdict:
-        """Run the handler where this runs, and make an answer of how it ends."""
+        """Run the handler where this runs, within a span of its own, and make an answer of how it ends."""
+        with step_span(call.method.name, step) as span:
+            verdict = await self._judge(call, step)
+            span.ended(verdict)
+            return verdict
+
+    async def _judge(self, call: Call, step: StepContext | None) -> Verdict:
         try:
             return await _run(call, step)
         except Rejected as no:
@@ -222,15 +224,13 @@ async def _run(call: Call, step: StepContext | None) -> Verdict:
 
 
 async def _run_handler(call: Call, step: StepContext | None) -> object:
-    """Run a handler with its step and the caller's trace as the current ones."""
+    """Run a handler with its step as the current one."""
     if step is None:
         return await _settled(call.method.behaviour(call.message, call.context))
-    token, trace = enter(step), _enter_trace(step)
+    token = enter(step)
     try:
         return await _settled(call.method.behaviour(call.message, call.context))
     finally:
-        if trace is not None:
-            telemetry_context.detach(trace)
         leave(step, token)
 
 
@@ -303,16 +303,6 @@ def _code(context: HandlerContext) -> int:
     # The stubs say grpc.StatusCode; gRPC's asyncio context says a number, and 0 until a handler sets one.
     code = context.code()
     return int(code.value[0]) if isinstance(code, grpc.StatusCode) else int(cast("int", code) or 0)
-
-
-def _enter_trace(step: StepContext) -> Token[Any] | None:  # Any: what a context of OpenTelemetry is, is its business
-    """Makes the caller's trace context the current one, if there is one; answers what `detach` takes."""
-    if step.traceparent is None:
-        return None
-    carrier = {"traceparent": step.traceparent}
-    if step.tracestate is not None:
-        carrier["tracestate"] = step.tracestate
-    return telemetry_context.attach(_propagator.extract(carrier))
 
 
 def _named(step: StepContext | None) -> str:

@@ -1,0 +1,105 @@
+"""The participant's end of a call as a span: below the coordinator's attempt, and current while the handler runs.
+
+Spans are made with OpenTelemetry's API: without an SDK set up in the process they cost nearly nothing and go nowhere. A
+call that carries no trace context gets none. The names are OpenTelemetry's semantic conventions for RPC as of release
+1.40; the attribute of the status code is still moving between its releases.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import grpc
+from opentelemetry import context as telemetry_context
+from opentelemetry import trace
+from opentelemetry.trace import SpanKind, Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from amends.participant.guards import Answer
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from opentelemetry.trace import Span
+
+    from amends.participant.context import StepContext
+    from amends.participant.guards import Verdict
+
+RPC_SYSTEM = "rpc.system.name"
+RPC_METHOD = "rpc.method"
+RPC_STATUS_CODE = "rpc.response.status_code"
+ERROR_TYPE = "error.type"
+SAGA_ID = "amends.saga.id"
+STEP = "amends.step"
+DIRECTION = "amends.direction"
+ATTEMPT = "amends.attempt"
+
+SERVER_FAULTS = frozenset(
+    {
+        grpc.StatusCode.UNKNOWN,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.UNIMPLEMENTED,
+        grpc.StatusCode.INTERNAL,
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.DATA_LOSS,
+    }
+)
+"""The codes by which a server says that something is wrong with itself; a clear no is none of them."""
+
+_propagator = TraceContextTextMapPropagator()
+_tracer = trace.get_tracer("amends")
+
+
+class StepSpan:
+    """The span of one call, to be told how the call ends."""
+
+    __slots__ = ("_span",)
+
+    def __init__(self, span: Span | None) -> None:
+        self._span = span
+
+    def ended(self, verdict: Verdict) -> None:
+        """Note what is answered."""
+        if self._span is None or not self._span.is_recording():
+            return
+        code = grpc.StatusCode.OK if isinstance(verdict, Answer) else verdict.code
+        self._span.set_attribute(RPC_STATUS_CODE, code.name)
+        if code in SERVER_FAULTS:
+            self._span.set_attribute(ERROR_TYPE, code.name)
+            self._span.set_status(Status(StatusCode.ERROR))
+
+
+@contextmanager
+def step_span(method: str, step: StepContext | None) -> Generator[StepSpan]:
+    """Have a span for a call while it is carried out, below the attempt that its metadata tells of.
+
+    Args:
+        method: "package.Service/Method".
+        step: the call's step; without one, or without a trace, there is no span.
+    """
+    if step is None or step.traceparent is None:
+        yield StepSpan(None)
+        return
+    carrier = {"traceparent": step.traceparent}
+    if step.tracestate is not None:
+        carrier["tracestate"] = step.tracestate
+    above = _propagator.extract(carrier)
+    span = _tracer.start_span(method, context=above, kind=SpanKind.SERVER, attributes=_attributes(method, step))
+    token = telemetry_context.attach(trace.set_span_in_context(span, above))
+    try:
+        yield StepSpan(span)
+    finally:
+        telemetry_context.detach(token)
+        span.end()
+
+
+def _attributes(method: str, step: StepContext) -> dict[str, str | int]:
+    return {
+        RPC_SYSTEM: "grpc",
+        RPC_METHOD: method,
+        SAGA_ID: step.saga_id,
+        STEP: step.step,
+        DIRECTION: step.direction.value,
+        ATTEMPT: step.attempt,
+    }
