@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from bank.service import Accounts
 from bank.tables import TABLES, NewAccount, open_accounts
-from keyed.serving import Service, add_place, place_of, run
+from hosting.serving import Service, add_place, place_of, run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         help="open this account if it isn't there yet; may be repeated",
     )
     chosen = parser.parse_args(arguments)
-    service = Service(TABLES, Accounts, partial(open_accounts, accounts=chosen.account))
+    prepare = partial(open_accounts, accounts=chosen.account)
+    service = Service(TABLES, lambda database: Accounts(database.sessions), prepare)
     asyncio.run(run(chosen.name, service, place_of(chosen)))
 
 

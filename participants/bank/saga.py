@@ -41,7 +41,7 @@ wanted = transfer.input
 debit = transfer.step(
     "debit", Debit(account_id=wanted.from_account, amount=wanted.amount), participant=wanted.from_bank
 )
-debit.compensated_by(ReturnDebit(debit_id=debit.response.debit_id), by_key=True)
+debit.compensated_by(ReturnDebit(debit_id=debit.response.debit_id))
 
 credit = transfer.pivot(
     "credit", Credit(account_id=wanted.to_account, amount=wanted.amount), participant=wanted.to_bank

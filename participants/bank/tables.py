@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 from sqlalchemy import BigInteger, CheckConstraint, Column, Engine, ForeignKey, MetaData, String, Table
 from sqlalchemy.dialects.sqlite import insert
 
-from keyed.calls import declare_call_tables
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-TABLES = declare_call_tables(MetaData())
+TABLES = MetaData()
 
 OPEN = "open"
 FROZEN = "frozen"
@@ -42,12 +40,12 @@ debit = Table(
         "account_id",
         String,
         ForeignKey("account.account_id"),
-        comment="Where it came from. Null: it never came.",
+        nullable=False,
+        comment="Where it came from.",
     ),
     Column("minor_units", BigInteger, nullable=False, comment="How much."),
     Column("state", String, nullable=False, comment="on_its_way, complete or returned."),
     Column("saga_id", String, nullable=False, comment="The saga that made it."),
-    Column("action_key", String, nullable=False, unique=True, comment="Ledger and idempotency key that made it."),
 )
 
 credit = Table(
@@ -57,7 +55,6 @@ credit = Table(
     Column("account_id", String, ForeignKey("account.account_id"), nullable=False, comment="Where it went."),
     Column("minor_units", BigInteger, nullable=False, comment="How much."),
     Column("saga_id", String, nullable=False, comment="The saga that made it."),
-    Column("action_key", String, nullable=False, unique=True, comment="Ledger and idempotency key that made it."),
 )
 
 

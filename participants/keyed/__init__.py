@@ -1,1 +1,1 @@
-"""What the reference participants share: each idempotency key's work done once, on a SQLite database of their own."""
+"""Each idempotency key's work done once, in one transaction with a memory of it."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Column, LargeBinary, MetaData, String, Table, insert, select
-
-from keyed.database import utc_now
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -85,6 +84,6 @@ class Memory:
                 method=call.method,
                 request_hash=call.request_hash,
                 response=response,
-                answer_time=utc_now(),
+                answer_time=datetime.now(UTC).isoformat(timespec="microseconds"),
             )
         )

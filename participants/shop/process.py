@@ -7,7 +7,8 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from keyed.serving import Service, add_place, place_of, run
+from hosting.serving import Service, add_place, place_of, run
+from keyed.calls import KeyedCalls
 from shop.inventory.service import Inventory
 from shop.inventory.tables import FIRST_STOCK, fill_shelves
 from shop.inventory.tables import TABLES as INVENTORY_TABLES
@@ -24,11 +25,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 SERVICES: Mapping[str, Service] = {
-    "orders": Service(ORDERS_TABLES, Orders),
-    "inventory": Service(INVENTORY_TABLES, Inventory, partial(fill_shelves, articles=FIRST_STOCK)),
-    "payments": Service(PAYMENTS_TABLES, Payments),
-    "shipping": Service(SHIPPING_TABLES, Shipping),
-    "notifications": Service(NOTIFICATIONS_TABLES, Notifications),
+    "orders": Service(ORDERS_TABLES, lambda database: Orders(database.sessions)),
+    "inventory": Service(
+        INVENTORY_TABLES,
+        lambda database: Inventory(database.sessions),
+        partial(fill_shelves, articles=FIRST_STOCK),
+    ),
+    "payments": Service(PAYMENTS_TABLES, lambda database: Payments(KeyedCalls(database.engine, PAYMENTS_TABLES))),
+    "shipping": Service(SHIPPING_TABLES, lambda database: Shipping(database.sessions)),
+    "notifications": Service(NOTIFICATIONS_TABLES, lambda database: Notifications(database.plain_sessions)),
 }
 """The services by name, which is also the participant's."""
 

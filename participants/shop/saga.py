@@ -43,15 +43,15 @@ Send = method(NotificationsServiceServicer.Send, SendRequest, SendResponse)
 order = Saga("order", input=PlaceOrder, output=OrderPlaced, timeout=timedelta(minutes=5))
 wanted = order.input
 
-# Every compensation can find its work by the action's key, so that a lost response never keeps it from being undone.
+# Every compensation finds its work without the action's response: the barrier knows it, so a lost one costs nothing.
 create_order = order.step(
     "create_order",
     CreateOrder(customer_id=wanted.customer_id, sku=wanted.sku, quantity=wanted.quantity, total=wanted.total),
 )
-create_order.compensated_by(CancelOrder(order_id=create_order.response.order_id), by_key=True)
+create_order.compensated_by(CancelOrder(order_id=create_order.response.order_id))
 
 reserve = order.step("reserve", Reserve(sku=wanted.sku, quantity=wanted.quantity))
-reserve.compensated_by(Release(reservation_id=reserve.response.reservation_id), by_key=True)
+reserve.compensated_by(Release(reservation_id=reserve.response.reservation_id))
 
 authorize = order.step(
     "authorize", Authorize(customer_id=wanted.customer_id, amount=wanted.total, statement_text="SHOP")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,9 +12,8 @@ from bank.saga import transfer
 from bank.service import Accounts
 from bank.tables import TABLES, NewAccount, open_accounts
 from bank.v1.bank_pb2 import Money, Transfer
-from keyed.calls import KeyedCalls
-from keyed.database import open_database
-from keyed.serving import database_path
+from hosting.database import open_database
+from hosting.serving import database_path
 from shop.demo.books import query
 from tests.faults.folders import new_folder
 
@@ -41,7 +40,7 @@ class BankWorld:
     """Two banks with an account each."""
 
     def __init__(self) -> None:
-        self._left = ExitStack()
+        self._left = AsyncExitStack()
         self._data = Path()
 
     async def __aenter__(self) -> Self:
@@ -51,7 +50,7 @@ class BankWorld:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._left.close()
+        await self._left.aclose()
 
     def participants(self) -> Mapping[str, Sequence[object]]:
         """The banks by their names."""
@@ -66,10 +65,10 @@ class BankWorld:
         assert self._number("bank-b", "SELECT count(*) FROM credit") == (1 if moved else 0)
 
     def _bank(self, name: str) -> object:
-        engine = open_database(database_path(self._data, name), TABLES)
-        self._left.callback(engine.dispose)
-        open_accounts(engine, (ACCOUNTS[name],))
-        return Accounts(KeyedCalls(engine, TABLES))
+        database = open_database(database_path(self._data, name), TABLES)
+        self._left.push_async_callback(database.close)
+        open_accounts(database.engine, (ACCOUNTS[name],))
+        return Accounts(database.sessions)
 
     def _number(self, name: str, asked: str) -> int:
         ((number,),) = query(database_path(self._data, name), asked)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from amends import Committed
 from amends.testing import FaultMatrix
-from keyed.calls import KeyedCalls
-from keyed.database import open_database
-from keyed.serving import database_path
+from hosting.database import open_database
+from hosting.serving import database_path
 from shop.demo.books import THINGS, read_books
 from shop.money.v1.money_pb2 import Money
 from shop.orders.v1.orders_pb2 import PlaceOrder
@@ -39,7 +38,7 @@ class ShopWorld:
     """The shop's five services."""
 
     def __init__(self) -> None:
-        self._left = ExitStack()
+        self._left = AsyncExitStack()
         self._data = Path()
 
     async def __aenter__(self) -> Self:
@@ -49,7 +48,7 @@ class ShopWorld:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._left.close()
+        await self._left.aclose()
 
     def participants(self) -> Mapping[str, Sequence[object]]:
         """The services by their participants' names."""
@@ -66,10 +65,10 @@ class ShopWorld:
 
     def _servicer(self, name: str) -> object:
         service = SERVICES[name]
-        engine = open_database(database_path(self._data, name), service.tables)
-        self._left.callback(engine.dispose)
-        service.prepare(engine)
-        return service.servicer(KeyedCalls(engine, service.tables))
+        database = open_database(database_path(self._data, name), service.tables)
+        self._left.push_async_callback(database.close)
+        service.prepare(database.engine)
+        return service.servicer(database)
 
 
 ORDER = FaultMatrix(order, input=TEAPOT, world=ShopWorld)

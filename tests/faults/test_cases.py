@@ -30,7 +30,7 @@ def test_every_call_that_the_saga_can_make_has_cases() -> None:
     calls = Counter((case.step, case.call) for case in cases_of(order))
     assert {step for step, call in calls if call == "action"} == {step.name for step in order.steps}
     assert {step for step, call in calls if call == "compensation"} == {"create_order", "reserve", "authorize"}
-    assert {step for step, call in calls if call == "lookup"} == {"authorize"}
+    assert {step for step, call in calls if call == "lookup"} == {"authorize", "ship"}
     assert {step for step, call in calls if call == "null-compensation"} == {"create_order", "reserve"}
     assert {step for step, call in Counter((c.step, c.call) for c in cases_of(transfer)) if call == "lookup"} == {
         "debit",

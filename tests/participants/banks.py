@@ -93,11 +93,11 @@ class Town:
         asked = "SELECT coalesce(sum(minor_units), 0) FROM debit WHERE state = 'on_its_way'"
         return sum(self._number(name, asked) for name in BANKS)
 
-    def outcomes(self, name: str, saga_id: str, method: str) -> list[object]:
-        """How the calls of a saga to a method ended, as the bank saw them."""
+    def outcomes(self, name: str, saga_id: str, method: str) -> list[tuple[object, bool]]:
+        """How the calls of a saga to a method ended, as the bank saw them, and whether they changed anything."""
         which = f"saga_id = '{saga_id}' AND method = '{method}'"
-        asked = f"SELECT outcome FROM call_journal WHERE {which} ORDER BY entry_id"
-        return [outcome for (outcome,) in query(self.data / f"{name}.db", asked)]
+        asked = f"SELECT outcome, effect_made FROM call_journal WHERE {which} ORDER BY entry_id"
+        return [(outcome, bool(made)) for outcome, made in query(self.data / f"{name}.db", asked)]
 
     async def _instances(self, name: str) -> set[str]:
         async with grpc.aio.insecure_channel(self.coordinator.address) as channel:

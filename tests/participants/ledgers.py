@@ -35,7 +35,7 @@ def service_call(participant: str, step: str, *, saga_id: str, second: int, dire
         attempt=1,
         begin_time=instant(second),
         end_time=instant(second + 5),
-        outcome="done",
+        outcome="OK",
         effect_made=True,
     )
 
@@ -70,7 +70,7 @@ def compensated(saga_id: str = "saga-2") -> tuple[Claim, Books]:
         for number, (participant, step) in enumerate(UNDONE)
     )
     refused = replace(
-        service_call("shipping", "ship", saga_id=saga_id, second=30), outcome="refused", effect_made=False
+        service_call("shipping", "ship", saga_id=saga_id, second=30), outcome="FAILED_PRECONDITION", effect_made=False
     )
     undone = tuple(
         service_call(participant, step, saga_id=saga_id, second=40 + 10 * number, direction="compensation")
@@ -88,6 +88,6 @@ def repeated(call: ServiceCall, *, second: int, effect_made: bool) -> ServiceCal
         attempt=call.attempt + 1,
         begin_time=instant(second),
         end_time=instant(second + 1),
-        outcome="done" if effect_made else "replayed",
+        outcome="OK",
         effect_made=effect_made,
     )

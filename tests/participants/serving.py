@@ -8,11 +8,8 @@ from pathlib import Path
 
 import grpc
 
-from amends import ParticipantServer
-from keyed.calls import KeyedCalls
-from keyed.database import open_database
-from keyed.holds import ReplyHold
-from keyed.serving import Service, database_path
+from hosting.holds import ReplyHold
+from hosting.serving import Place, Service, hosted
 from shop.process import SERVICES
 
 # Nothing listens there; a participant serves all the same while it looks for its coordinator.
@@ -24,20 +21,23 @@ async def serving(
     name: str, data: Path, *, holds: Sequence[ReplyHold] = (), service: Service | None = None
 ) -> AsyncGenerator[grpc.aio.Channel]:
     """A channel to the service of the shop of this name, or to another one; it keeps its database in `data`."""
-    service = service or SERVICES[name]
-    engine = open_database(database_path(data, name), service.tables)
-    try:
-        service.prepare(engine)
-        server = ParticipantServer(name, coordinator=NO_COORDINATOR, port=0)
-        server.add(service.servicer(KeyedCalls(engine, service.tables, holds=holds)))
-        async with server, grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-            yield channel
-    finally:
-        engine.dispose()
+    place = Place(coordinator=NO_COORDINATOR, port=0, data=data, holds=holds)
+    async with (
+        hosted(name, service or SERVICES[name], place) as server,
+        server,
+        grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel,
+    ):
+        yield channel
 
 
 def as_step(
-    step: str, *, saga_id: str = "saga-1", direction: str = "action", attempt: int = 1
+    step: str,
+    *,
+    saga_id: str = "saga-1",
+    direction: str = "action",
+    attempt: int = 1,
+    kind: str = "compensatable",
+    target: str = "same",
 ) -> tuple[tuple[str, str], ...]:
     """The metadata that a coordinator sends with a call."""
     metadata = {
@@ -46,7 +46,7 @@ def as_step(
         "amends-ledger": "default",
         "amends-saga-id": saga_id,
         "amends-step": step,
-        "amends-kind": "COMPENSATABLE",
+        "amends-kind": kind,
         "amends-direction": direction.upper(),
         "amends-attempt": str(attempt),
     }
@@ -54,5 +54,5 @@ def as_step(
         metadata["amends-action-key"] = f"{saga_id}/{step}/action"
         metadata["amends-action-key-uuid"] = "00000000-0000-5000-8000-000000000001"
     if direction == "compensation":
-        metadata["amends-action-target"] = "same"
+        metadata["amends-action-target"] = target
     return tuple(metadata.items())

@@ -44,7 +44,7 @@ def test_a_repeated_call_that_is_answered_from_memory_is_consistent() -> None:
     """S2: the first answer came too late, the second call had no effect of its own."""
     claim, books = committed()
     late = next(call for call in books.calls if call.step == "authorize")
-    given_up = replace(late, outcome="cancelled", end_time=instant(28))
+    given_up = replace(late, outcome="CANCELLED", end_time=instant(28))
     calls = (
         *(given_up if call is late else call for call in books.calls),
         repeated(late, second=27, effect_made=False),

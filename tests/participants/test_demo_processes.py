@@ -24,10 +24,10 @@ def test_a_process_that_ends_by_itself_is_reported(tmp_path: Path) -> None:
 
 def test_a_running_process_is_stopped(tmp_path: Path) -> None:
     """The service is told to stop, and ends cleanly."""
-    options = ["shop.process", "payments", "--coordinator", "127.0.0.1:1", "--data", str(tmp_path)]
-    child = start_child("payments", options, log=tmp_path / "payments.log", environment=os.environ)
+    options = ["shop.process", "inventory", "--coordinator", "127.0.0.1:1", "--data", str(tmp_path)]
+    child = start_child("inventory", options, log=tmp_path / "inventory.log", environment=os.environ)
     try:
-        eventually_blocking((tmp_path / "payments.db").exists, what="the service has opened its database", bound_s=30)
+        eventually_blocking((tmp_path / "inventory.db").exists, what="the service has opened its database", bound_s=30)
     finally:
         stop_children([child])
     assert child.process.returncode is not None

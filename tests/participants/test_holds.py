@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from keyed.holds import ReplyHold
+from hosting.holds import ReplyHold
 from shop.payments.v1.payments_pb2 import AuthorizeRequest, CaptureRequest
 
 

@@ -25,14 +25,13 @@ from amends.v1.registry_service_pb2 import (
 )
 from amends.v1.registry_service_pb2_grpc import RegistryServiceServicer, add_RegistryServiceServicer_to_server
 from shop.demo.books import query, read_calls
-from shop.money.v1.money_pb2 import Money
-from shop.payments.v1.payments_pb2 import AuthorizeRequest
-from shop.payments.v1.payments_pb2_grpc import PaymentsServiceStub
+from shop.inventory.v1.inventory_pb2 import ReserveRequest
+from shop.inventory.v1.inventory_pb2_grpc import InventoryServiceStub
 from tests.participants.serving import as_step
 from tests.waiting import eventually
 
 START_TIMEOUT_S = 30.0
-AUTHORIZE = AuthorizeRequest(customer_id="carol", amount=Money(currency_code="EUR", minor_units=4_200))
+RESERVE = ReserveRequest(sku="kettle", quantity=1)
 
 
 class Registry(RegistryServiceServicer):
@@ -81,9 +80,9 @@ async def registry() -> AsyncGenerator[tuple[Registry, str]]:
 
 
 @contextmanager
-def payments_process(coordinator: str, data: Path, *options: str) -> Generator[subprocess.Popen[bytes]]:
-    """The payments service; whatever happens, it is gone at the end."""
-    command = [sys.executable, "-m", "shop.process", "payments", "--coordinator", coordinator, "--data", str(data)]
+def inventory_process(coordinator: str, data: Path, *options: str) -> Generator[subprocess.Popen[bytes]]:
+    """The inventory service; whatever happens, it is gone at the end."""
+    command = [sys.executable, "-m", "shop.process", "inventory", "--coordinator", coordinator, "--data", str(data)]
     with subprocess.Popen([*command, *options], env=os.environ | {"PYTHONUNBUFFERED": "1"}) as process:
         try:
             yield process
@@ -101,27 +100,27 @@ async def next_address(servicer: Registry) -> str:
 @pytest.mark.crash
 async def test_a_killed_service_remembers_the_effect_whose_answer_was_lost(tmp_path: Path) -> None:
     """S2: the process dies between effect and reply; started again, it answers the same key from its memory."""
-    hold = ("--hold-reply", "Authorize:customer_id=carol:60")
+    hold = ("--hold-reply", "Reserve:sku=kettle:60")
     async with registry() as (servicer, coordinator):
-        with payments_process(coordinator, tmp_path, *hold) as process:
+        with inventory_process(coordinator, tmp_path, *hold) as process:
             async with grpc.aio.insecure_channel(await next_address(servicer)) as channel:
-                lost = PaymentsServiceStub(channel).Authorize(AUTHORIZE, metadata=as_step("authorize"))
-                made = "SELECT authorization_id FROM authorization"
-                await eventually(lambda: bool(query(tmp_path / "payments.db", made)), what="the card is authorised")
+                lost = InventoryServiceStub(channel).Reserve(RESERVE, metadata=as_step("reserve"))
+                made = "SELECT reservation_id FROM reservation"
+                await eventually(lambda: bool(query(tmp_path / "inventory.db", made)), what="it is reserved")
                 process.kill()
                 with pytest.raises(grpc.aio.AioRpcError):
                     await lost
-        with payments_process(coordinator, tmp_path, *hold) as process:
+        with inventory_process(coordinator, tmp_path, *hold) as process:
             async with grpc.aio.insecure_channel(await next_address(servicer)) as channel:
-                answer = await PaymentsServiceStub(channel).Authorize(
-                    AUTHORIZE, metadata=as_step("authorize", attempt=2), timeout=START_TIMEOUT_S
+                answer = await InventoryServiceStub(channel).Reserve(
+                    RESERVE, metadata=as_step("reserve", attempt=2), timeout=START_TIMEOUT_S
                 )
             process.send_signal(signal.SIGTERM)
             assert process.wait(START_TIMEOUT_S) == 0
-    assert query(tmp_path / "payments.db", made) == [(answer.authorization_id,)]
-    assert [(call.outcome, call.effect_made) for call in read_calls(tmp_path, "payments")] == [
+    assert query(tmp_path / "inventory.db", made) == [(answer.reservation_id,)]
+    assert [(call.outcome, call.effect_made) for call in read_calls(tmp_path, "inventory")] == [
         (None, True),
-        ("replayed", False),
+        ("OK", False),
     ]
 
 
@@ -131,7 +130,7 @@ def test_a_wrong_hold_is_explained(tmp_path: Path) -> None:
         sys.executable,
         "-m",
         "shop.process",
-        "payments",
+        "inventory",
         "--coordinator",
         "127.0.0.1:1",
         "--data",

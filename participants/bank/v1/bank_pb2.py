@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from amends.v1 import annotations_pb2 as amends_dot_v1_dot_annotations__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12\x62\x61nk/v1/bank.proto\x12\x07\x62\x61nk.v1\x1a\x1b\x61mends/v1/annotations.proto\"3\n\x05Money\x12\x15\n\rcurrency_code\x18\x01 \x01(\t\x12\x13\n\x0bminor_units\x18\x02 \x01(\x03\"B\n\x0c\x44\x65\x62itRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12\x1e\n\x06\x61mount\x18\x02 \x01(\x0b\x32\x0e.bank.v1.Money\"!\n\rDebitResponse\x12\x10\n\x08\x64\x65\x62it_id\x18\x01 \x01(\t\"&\n\x12ReturnDebitRequest\x12\x10\n\x08\x64\x65\x62it_id\x18\x01 \x01(\t\"\x15\n\x13ReturnDebitResponse\"\x12\n\x10\x46indDebitRequest\"C\n\rCreditRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12\x1e\n\x06\x61mount\x18\x02 \x01(\x0b\x32\x0e.bank.v1.Money\"#\n\x0e\x43reditResponse\x12\x11\n\tcredit_id\x18\x01 \x01(\t\"\x13\n\x11\x46indCreditRequest\"(\n\x14\x43ompleteDebitRequest\x12\x10\n\x08\x64\x65\x62it_id\x18\x01 \x01(\t\"\x17\n\x15\x43ompleteDebitResponse\"x\n\x08Transfer\x12\x11\n\tfrom_bank\x18\x01 \x01(\t\x12\x14\n\x0c\x66rom_account\x18\x02 \x01(\t\x12\x0f\n\x07to_bank\x18\x03 \x01(\t\x12\x12\n\nto_account\x18\x04 \x01(\t\x12\x1e\n\x06\x61mount\x18\x05 \x01(\x0b\x32\x0e.bank.v1.Money\"2\n\x0bTransferred\x12\x10\n\x08\x64\x65\x62it_id\x18\x01 \x01(\t\x12\x11\n\tcredit_id\x18\x02 \x01(\t2\xf5\x03\n\x0f\x41\x63\x63ountsService\x12Z\n\x05\x44\x65\x62it\x12\x15.bank.v1.DebitRequest\x1a\x16.bank.v1.DebitResponse\"\"\xca\xd4\x18\x1e\n\x0bReturnDebit\x12\tFindDebit\x1a\x02\x08\x02 \x02\x12T\n\x0bReturnDebit\x12\x1b.bank.v1.ReturnDebitRequest\x1a\x1c.bank.v1.ReturnDebitResponse\"\n\xca\xd4\x18\x06\x1a\x02\x08\x02 \x02\x12>\n\tFindDebit\x12\x19.bank.v1.FindDebitRequest\x1a\x16.bank.v1.DebitResponse\x12Q\n\x06\x43redit\x12\x16.bank.v1.CreditRequest\x1a\x17.bank.v1.CreditResponse\"\x16\xca\xd4\x18\x12\x12\nFindCredit\x1a\x02\x08\x02 \x02\x12\x41\n\nFindCredit\x12\x1a.bank.v1.FindCreditRequest\x1a\x17.bank.v1.CreditResponse\x12Z\n\rCompleteDebit\x12\x1d.bank.v1.CompleteDebitRequest\x1a\x1e.bank.v1.CompleteDebitResponse\"\n\xca\xd4\x18\x06\x1a\x02\x08\x02 \x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12\x62\x61nk/v1/bank.proto\x12\x07\x62\x61nk.v1\x1a\x1b\x61mends/v1/annotations.proto\"3\n\x05Money\x12\x15\n\rcurrency_code\x18\x01 \x01(\t\x12\x13\n\x0bminor_units\x18\x02 \x01(\x03\"B\n\x0c\x44\x65\x62itRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12\x1e\n\x06\x61mount\x18\x02 \x01(\x0b\x32\x0e.bank.v1.Money\"!\n\rDebitResponse\x12\x10\n\x08\x64\x65\x62it_id\x18\x01 \x01(\t\"&\n\x12ReturnDebitRequest\x12\x10\n\x08\x64\x65\x62it_id\x18\x01 \x01(\t\"\x15\n\x13ReturnDebitResponse\"\x12\n\x10\x46indDebitRequest\"C\n\rCreditRequest\x12\x12\n\naccount_id\x18\x01 \x01(\t\x12\x1e\n\x06\x61mount\x18\x02 \x01(\x0b\x32\x0e.bank.v1.Money\"#\n\x0e\x43reditResponse\x12\x11\n\tcredit_id\x18\x01 \x01(\t\"\x13\n\x11\x46indCreditRequest\"(\n\x14\x43ompleteDebitRequest\x12\x10\n\x08\x64\x65\x62it_id\x18\x01 \x01(\t\"\x17\n\x15\x43ompleteDebitResponse\"x\n\x08Transfer\x12\x11\n\tfrom_bank\x18\x01 \x01(\t\x12\x14\n\x0c\x66rom_account\x18\x02 \x01(\t\x12\x0f\n\x07to_bank\x18\x03 \x01(\t\x12\x12\n\nto_account\x18\x04 \x01(\t\x12\x1e\n\x06\x61mount\x18\x05 \x01(\x0b\x32\x0e.bank.v1.Money\"2\n\x0bTransferred\x12\x10\n\x08\x64\x65\x62it_id\x18\x01 \x01(\t\x12\x11\n\tcredit_id\x18\x02 \x01(\t2\x8d\x04\n\x0f\x41\x63\x63ountsService\x12Z\n\x05\x44\x65\x62it\x12\x15.bank.v1.DebitRequest\x1a\x16.bank.v1.DebitResponse\"\"\xca\xd4\x18\x1e\n\x0bReturnDebit\x12\tFindDebit\x1a\x02\x08\x02 \x03\x12T\n\x0bReturnDebit\x12\x1b.bank.v1.ReturnDebitRequest\x1a\x1c.bank.v1.ReturnDebitResponse\"\n\xca\xd4\x18\x06\x1a\x02\x08\x02 \x03\x12J\n\tFindDebit\x12\x19.bank.v1.FindDebitRequest\x1a\x16.bank.v1.DebitResponse\"\n\xca\xd4\x18\x06\x1a\x02\x08\x02 \x03\x12Q\n\x06\x43redit\x12\x16.bank.v1.CreditRequest\x1a\x17.bank.v1.CreditResponse\"\x16\xca\xd4\x18\x12\x12\nFindCredit\x1a\x02\x08\x02 \x03\x12M\n\nFindCredit\x12\x1a.bank.v1.FindCreditRequest\x1a\x17.bank.v1.CreditResponse\"\n\xca\xd4\x18\x06\x1a\x02\x08\x02 \x03\x12Z\n\rCompleteDebit\x12\x1d.bank.v1.CompleteDebitRequest\x1a\x1e.bank.v1.CompleteDebitResponse\"\n\xca\xd4\x18\x06\x1a\x02\x08\x02 \x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,13 +33,17 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'bank.v1.bank_pb2', _globals
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ACCOUNTSSERVICE'].methods_by_name['Debit']._loaded_options = None
-  _globals['_ACCOUNTSSERVICE'].methods_by_name['Debit']._serialized_options = b'\312\324\030\036\n\013ReturnDebit\022\tFindDebit\032\002\010\002 \002'
+  _globals['_ACCOUNTSSERVICE'].methods_by_name['Debit']._serialized_options = b'\312\324\030\036\n\013ReturnDebit\022\tFindDebit\032\002\010\002 \003'
   _globals['_ACCOUNTSSERVICE'].methods_by_name['ReturnDebit']._loaded_options = None
-  _globals['_ACCOUNTSSERVICE'].methods_by_name['ReturnDebit']._serialized_options = b'\312\324\030\006\032\002\010\002 \002'
+  _globals['_ACCOUNTSSERVICE'].methods_by_name['ReturnDebit']._serialized_options = b'\312\324\030\006\032\002\010\002 \003'
+  _globals['_ACCOUNTSSERVICE'].methods_by_name['FindDebit']._loaded_options = None
+  _globals['_ACCOUNTSSERVICE'].methods_by_name['FindDebit']._serialized_options = b'\312\324\030\006\032\002\010\002 \003'
   _globals['_ACCOUNTSSERVICE'].methods_by_name['Credit']._loaded_options = None
-  _globals['_ACCOUNTSSERVICE'].methods_by_name['Credit']._serialized_options = b'\312\324\030\022\022\nFindCredit\032\002\010\002 \002'
+  _globals['_ACCOUNTSSERVICE'].methods_by_name['Credit']._serialized_options = b'\312\324\030\022\022\nFindCredit\032\002\010\002 \003'
+  _globals['_ACCOUNTSSERVICE'].methods_by_name['FindCredit']._loaded_options = None
+  _globals['_ACCOUNTSSERVICE'].methods_by_name['FindCredit']._serialized_options = b'\312\324\030\006\032\002\010\002 \003'
   _globals['_ACCOUNTSSERVICE'].methods_by_name['CompleteDebit']._loaded_options = None
-  _globals['_ACCOUNTSSERVICE'].methods_by_name['CompleteDebit']._serialized_options = b'\312\324\030\006\032\002\010\002 \002'
+  _globals['_ACCOUNTSSERVICE'].methods_by_name['CompleteDebit']._serialized_options = b'\312\324\030\006\032\002\010\002 \003'
   _globals['_MONEY']._serialized_start=60
   _globals['_MONEY']._serialized_end=111
   _globals['_DEBITREQUEST']._serialized_start=113
@@ -67,5 +71,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TRANSFERRED']._serialized_start=615
   _globals['_TRANSFERRED']._serialized_end=665
   _globals['_ACCOUNTSSERVICE']._serialized_start=668
-  _globals['_ACCOUNTSSERVICE']._serialized_end=1169
+  _globals['_ACCOUNTSSERVICE']._serialized_end=1193
 # @@protoc_insertion_point(module_scope)

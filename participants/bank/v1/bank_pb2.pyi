@@ -100,7 +100,7 @@ class ReturnDebitRequest(_message.Message):
 
     DEBIT_ID_FIELD_NUMBER: _builtins.int
     debit_id: _builtins.str
-    """Its id. Empty: the debit that the action's idempotency key made."""
+    """Its id. Empty: the debit that the step's action made."""
     def __init__(
         self,
         *,

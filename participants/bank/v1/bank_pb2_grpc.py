@@ -85,16 +85,16 @@ class AccountsServiceServicer(object):
 
     def ReturnDebit(self, request, context):
         """Puts the money of a debit back, whatever has become of the account since: the money is its owner's. A debit that
-        never came is nothing to return: the call succeeds, and one that comes later with that key is refused
-        (`RETURNED_BEFORE`). Refused with `FAILED_PRECONDITION` when the transfer is complete (`ALREADY_COMPLETE`).
+        never came is nothing to return: the call succeeds, and one that comes later with that key is refused. Refused with
+        `FAILED_PRECONDITION` when the transfer is complete (`ALREADY_COMPLETE`).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FindDebit(self, request, context):
-        """Tells what became of a debit, found by the action's idempotency key alone. `NOT_FOUND`: there is none yet.
-        A lookup answers what its action answers, so both share one response.
+        """Tells what became of a debit, found by the action's idempotency key alone. `NOT_FOUND`: there is none, and never
+        will be with that key. A lookup answers what its action answers, so both share one response.
         buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
         buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
         """
@@ -111,8 +111,8 @@ class AccountsServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def FindCredit(self, request, context):
-        """Tells what became of a credit, found by the action's idempotency key alone. `NOT_FOUND`: there is none yet.
-        A lookup answers what its action answers, so both share one response.
+        """Tells what became of a credit, found by the action's idempotency key alone. `NOT_FOUND`: there is none, and never
+        will be with that key. A lookup answers what its action answers, so both share one response.
         buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
         buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
         """

@@ -26,12 +26,12 @@ class AccountsServiceStub:
     """
     ReturnDebit: _aio.UnaryUnaryMultiCallable[_bank_pb2.ReturnDebitRequest, _bank_pb2.ReturnDebitResponse]
     """Puts the money of a debit back, whatever has become of the account since: the money is its owner's. A debit that
-    never came is nothing to return: the call succeeds, and one that comes later with that key is refused
-    (`RETURNED_BEFORE`). Refused with `FAILED_PRECONDITION` when the transfer is complete (`ALREADY_COMPLETE`).
+    never came is nothing to return: the call succeeds, and one that comes later with that key is refused. Refused with
+    `FAILED_PRECONDITION` when the transfer is complete (`ALREADY_COMPLETE`).
     """
     FindDebit: _aio.UnaryUnaryMultiCallable[_bank_pb2.FindDebitRequest, _bank_pb2.DebitResponse]
-    """Tells what became of a debit, found by the action's idempotency key alone. `NOT_FOUND`: there is none yet.
-    A lookup answers what its action answers, so both share one response.
+    """Tells what became of a debit, found by the action's idempotency key alone. `NOT_FOUND`: there is none, and never
+    will be with that key. A lookup answers what its action answers, so both share one response.
     buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
     buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
     """
@@ -40,8 +40,8 @@ class AccountsServiceStub:
     buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
     """
     FindCredit: _aio.UnaryUnaryMultiCallable[_bank_pb2.FindCreditRequest, _bank_pb2.CreditResponse]
-    """Tells what became of a credit, found by the action's idempotency key alone. `NOT_FOUND`: there is none yet.
-    A lookup answers what its action answers, so both share one response.
+    """Tells what became of a credit, found by the action's idempotency key alone. `NOT_FOUND`: there is none, and never
+    will be with that key. A lookup answers what its action answers, so both share one response.
     buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
     buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
     """
@@ -74,8 +74,8 @@ class AccountsServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_bank_pb2.ReturnDebitRequest, _abc.Awaitable[_bank_pb2.ReturnDebitResponse]],
     ) -> _abc.Awaitable[_bank_pb2.ReturnDebitResponse]:
         """Puts the money of a debit back, whatever has become of the account since: the money is its owner's. A debit that
-        never came is nothing to return: the call succeeds, and one that comes later with that key is refused
-        (`RETURNED_BEFORE`). Refused with `FAILED_PRECONDITION` when the transfer is complete (`ALREADY_COMPLETE`).
+        never came is nothing to return: the call succeeds, and one that comes later with that key is refused. Refused with
+        `FAILED_PRECONDITION` when the transfer is complete (`ALREADY_COMPLETE`).
         """
 
     @_abc_1.abstractmethod
@@ -84,8 +84,8 @@ class AccountsServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _bank_pb2.FindDebitRequest,
         context: _aio.ServicerContext[_bank_pb2.FindDebitRequest, _abc.Awaitable[_bank_pb2.DebitResponse]],
     ) -> _abc.Awaitable[_bank_pb2.DebitResponse]:
-        """Tells what became of a debit, found by the action's idempotency key alone. `NOT_FOUND`: there is none yet.
-        A lookup answers what its action answers, so both share one response.
+        """Tells what became of a debit, found by the action's idempotency key alone. `NOT_FOUND`: there is none, and never
+        will be with that key. A lookup answers what its action answers, so both share one response.
         buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
         buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
         """
@@ -106,8 +106,8 @@ class AccountsServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _bank_pb2.FindCreditRequest,
         context: _aio.ServicerContext[_bank_pb2.FindCreditRequest, _abc.Awaitable[_bank_pb2.CreditResponse]],
     ) -> _abc.Awaitable[_bank_pb2.CreditResponse]:
-        """Tells what became of a credit, found by the action's idempotency key alone. `NOT_FOUND`: there is none yet.
-        A lookup answers what its action answers, so both share one response.
+        """Tells what became of a credit, found by the action's idempotency key alone. `NOT_FOUND`: there is none, and never
+        will be with that key. A lookup answers what its action answers, so both share one response.
         buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
         buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
         """

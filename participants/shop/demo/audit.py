@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 ACTION = "action"
 COMPENSATION = "compensation"
-CANCELLED = "cancelled"
+CANCELLED = "CANCELLED"
 
 
 @dataclass(frozen=True, slots=True)

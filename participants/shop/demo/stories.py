@@ -89,11 +89,7 @@ def unmet_expectations(stories: Sequence[Story], claims: Sequence[Claim], books:
         state = claimed.get(story.saga_id, "unknown to the coordinator")
         if state != story.ends:
             found.append(Finding(story.saga_id, f"is {state}, but had to end {story.ends}"))
-        outcomes = [call.outcome for call in books.calls_of(story.saga_id) if call.method == "Authorize"]
-        if story.repeats_authorize and (len(outcomes) < 2 or outcomes[-1] != "replayed"):
-            found.append(
-                Finding(
-                    story.saga_id, f"the fault did not happen: authorize was answered {outcomes}, never from memory"
-                )
-            )
+        asked = [call for call in books.calls_of(story.saga_id) if call.method == "Authorize"]
+        if story.repeats_authorize and (len(asked) < 2 or asked[-1].outcome != "OK" or asked[-1].effect_made):
+            found.append(Finding(story.saga_id, "the fault did not happen: authorize was never answered from memory"))
     return tuple(found)

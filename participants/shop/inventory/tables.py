@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 from sqlalchemy import CheckConstraint, Column, Engine, ForeignKey, Integer, MetaData, String, Table
 from sqlalchemy.dialects.sqlite import insert
 
-from keyed.calls import declare_call_tables
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-TABLES = declare_call_tables(MetaData())
+TABLES = MetaData()
 
 HELD = "held"
 RELEASED = "released"
@@ -37,7 +35,6 @@ reservation = Table(
     Column("quantity", Integer, nullable=False, comment="How many of it."),
     Column("state", String, nullable=False, comment="held or released."),
     Column("saga_id", String, nullable=False, comment="The saga that made it."),
-    Column("action_key", String, nullable=False, comment="The idempotency key that made it."),
 )
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Integer, MetaData, String, Table
 
-from keyed.calls import declare_call_tables
-
-TABLES = declare_call_tables(MetaData())
+TABLES = MetaData()
 
 PLACED = "placed"
 CANCELLED = "cancelled"
@@ -22,5 +20,4 @@ customer_order = Table(
     Column("currency_code", String, nullable=False, comment="ISO 4217 code of the currency."),
     Column("state", String, nullable=False, comment="placed or cancelled."),
     Column("saga_id", String, nullable=False, comment="The saga that made it."),
-    Column("action_key", String, nullable=False, comment="The idempotency key that made it."),
 )

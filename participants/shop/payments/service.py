@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from sqlalchemy import insert, select, update
 
 from amends import Rejected, current_step
+from hosting.database import new_id
 from keyed.calls import Answer, KeyedCalls
-from keyed.database import new_id
 from shop.payments.tables import AUTHORIZED, CAPTURED, VOIDED, authorization, charge
 from shop.payments.v1.payments_pb2 import (
     AuthorizeRequest,

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Column, MetaData, String, Table
 
-from keyed.calls import declare_call_tables
-
-TABLES = declare_call_tables(MetaData())
+TABLES = MetaData()
 
 shipment = Table(
     "shipment",

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from amends.v1 import annotations_pb2 as amends_dot_v1_dot_annotations__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!shop/inventory/v1/inventory.proto\x12\x11shop.inventory.v1\x1a\x1b\x61mends/v1/annotations.proto\"/\n\x0eReserveRequest\x12\x0b\n\x03sku\x18\x01 \x01(\t\x12\x10\n\x08quantity\x18\x02 \x01(\x05\")\n\x0fReserveResponse\x12\x16\n\x0ereservation_id\x18\x01 \x01(\t\"(\n\x0eReleaseRequest\x12\x16\n\x0ereservation_id\x18\x01 \x01(\t\"\x11\n\x0fReleaseResponse2\xcb\x01\n\x10InventoryService\x12\x65\n\x07Reserve\x12!.shop.inventory.v1.ReserveRequest\x1a\".shop.inventory.v1.ReserveResponse\"\x13\xca\xd4\x18\x0f\n\x07Release\x1a\x02\x08\x02 \x02\x12P\n\x07Release\x12!.shop.inventory.v1.ReleaseRequest\x1a\".shop.inventory.v1.ReleaseResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!shop/inventory/v1/inventory.proto\x12\x11shop.inventory.v1\x1a\x1b\x61mends/v1/annotations.proto\"/\n\x0eReserveRequest\x12\x0b\n\x03sku\x18\x01 \x01(\t\x12\x10\n\x08quantity\x18\x02 \x01(\x05\")\n\x0fReserveResponse\x12\x16\n\x0ereservation_id\x18\x01 \x01(\t\"(\n\x0eReleaseRequest\x12\x16\n\x0ereservation_id\x18\x01 \x01(\t\"\x11\n\x0fReleaseResponse2\xd7\x01\n\x10InventoryService\x12\x65\n\x07Reserve\x12!.shop.inventory.v1.ReserveRequest\x1a\".shop.inventory.v1.ReserveResponse\"\x13\xca\xd4\x18\x0f\n\x07Release\x1a\x02\x08\x02 \x03\x12\\\n\x07Release\x12!.shop.inventory.v1.ReleaseRequest\x1a\".shop.inventory.v1.ReleaseResponse\"\n\xca\xd4\x18\x06\x1a\x02\x08\x02 \x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,7 +33,9 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'shop.inventory.v1.inventory
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_INVENTORYSERVICE'].methods_by_name['Reserve']._loaded_options = None
-  _globals['_INVENTORYSERVICE'].methods_by_name['Reserve']._serialized_options = b'\312\324\030\017\n\007Release\032\002\010\002 \002'
+  _globals['_INVENTORYSERVICE'].methods_by_name['Reserve']._serialized_options = b'\312\324\030\017\n\007Release\032\002\010\002 \003'
+  _globals['_INVENTORYSERVICE'].methods_by_name['Release']._loaded_options = None
+  _globals['_INVENTORYSERVICE'].methods_by_name['Release']._serialized_options = b'\312\324\030\006\032\002\010\002 \003'
   _globals['_RESERVEREQUEST']._serialized_start=85
   _globals['_RESERVEREQUEST']._serialized_end=132
   _globals['_RESERVERESPONSE']._serialized_start=134
@@ -43,5 +45,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RELEASERESPONSE']._serialized_start=219
   _globals['_RELEASERESPONSE']._serialized_end=236
   _globals['_INVENTORYSERVICE']._serialized_start=239
-  _globals['_INVENTORYSERVICE']._serialized_end=442
+  _globals['_INVENTORYSERVICE']._serialized_end=454
 # @@protoc_insertion_point(module_scope)

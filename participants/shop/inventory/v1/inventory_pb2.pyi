@@ -72,7 +72,7 @@ class ReleaseRequest(_message.Message):
 
     RESERVATION_ID_FIELD_NUMBER: _builtins.int
     reservation_id: _builtins.str
-    """Its id. Empty: the reservation that the action's idempotency key made."""
+    """Its id. Empty: the reservation that the step's action made."""
     def __init__(
         self,
         *,

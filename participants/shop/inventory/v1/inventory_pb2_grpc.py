@@ -59,7 +59,8 @@ class InventoryServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Release(self, request, context):
-        """Puts reserved units back. A reservation that isn't there is nothing to release: the call succeeds.
+        """Puts reserved units back. A reservation that isn't there is nothing to release: the call succeeds, and one that
+        comes later with that key is refused.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -19,7 +19,9 @@ class InventoryServiceStub:
     Reserve: _aio.UnaryUnaryMultiCallable[_inventory_pb2.ReserveRequest, _inventory_pb2.ReserveResponse]
     """Takes units out of the free stock for one order. Refused with `FAILED_PRECONDITION` when there are too few."""
     Release: _aio.UnaryUnaryMultiCallable[_inventory_pb2.ReleaseRequest, _inventory_pb2.ReleaseResponse]
-    """Puts reserved units back. A reservation that isn't there is nothing to release: the call succeeds."""
+    """Puts reserved units back. A reservation that isn't there is nothing to release: the call succeeds, and one that
+    comes later with that key is refused.
+    """
 
 class InventoryServiceServicer(metaclass=_abc_1.ABCMeta):
     """Keeps the stock. Every method is safe to repeat with the same idempotency key."""
@@ -38,6 +40,8 @@ class InventoryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _inventory_pb2.ReleaseRequest,
         context: _aio.ServicerContext[_inventory_pb2.ReleaseRequest, _abc.Awaitable[_inventory_pb2.ReleaseResponse]],
     ) -> _abc.Awaitable[_inventory_pb2.ReleaseResponse]:
-        """Puts reserved units back. A reservation that isn't there is nothing to release: the call succeeds."""
+        """Puts reserved units back. A reservation that isn't there is nothing to release: the call succeeds, and one that
+        comes later with that key is refused.
+        """
 
 def add_InventoryServiceServicer_to_server(servicer: InventoryServiceServicer, server: _aio.Server) -> None: ...

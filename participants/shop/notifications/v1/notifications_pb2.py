@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from amends.v1 import annotations_pb2 as amends_dot_v1_dot_annotations__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)shop/notifications/v1/notifications.proto\x12\x15shop.notifications.v1\x1a\x1b\x61mends/v1/annotations.proto\"@\n\x0bSendRequest\x12\r\n\x05\x65mail\x18\x01 \x01(\t\x12\x10\n\x08template\x18\x02 \x01(\t\x12\x10\n\x08order_id\x18\x03 \x01(\t\"\"\n\x0cSendResponse\x12\x12\n\nmessage_id\x18\x01 \x01(\t2s\n\x14NotificationsService\x12[\n\x04Send\x12\".shop.notifications.v1.SendRequest\x1a#.shop.notifications.v1.SendResponse\"\n\xca\xd4\x18\x06\x1a\x02\x08\x02 \x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)shop/notifications/v1/notifications.proto\x12\x15shop.notifications.v1\x1a\x1b\x61mends/v1/annotations.proto\"@\n\x0bSendRequest\x12\r\n\x05\x65mail\x18\x01 \x01(\t\x12\x10\n\x08template\x18\x02 \x01(\t\x12\x10\n\x08order_id\x18\x03 \x01(\t\"\"\n\x0cSendResponse\x12\x12\n\nmessage_id\x18\x01 \x01(\t2s\n\x14NotificationsService\x12[\n\x04Send\x12\".shop.notifications.v1.SendRequest\x1a#.shop.notifications.v1.SendResponse\"\n\xca\xd4\x18\x06\x1a\x02\x08\x02 \x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,7 +33,7 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'shop.notifications.v1.notif
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_NOTIFICATIONSSERVICE'].methods_by_name['Send']._loaded_options = None
-  _globals['_NOTIFICATIONSSERVICE'].methods_by_name['Send']._serialized_options = b'\312\324\030\006\032\002\010\002 \002'
+  _globals['_NOTIFICATIONSSERVICE'].methods_by_name['Send']._serialized_options = b'\312\324\030\006\032\002\010\002 \003'
   _globals['_SENDREQUEST']._serialized_start=97
   _globals['_SENDREQUEST']._serialized_end=161
   _globals['_SENDRESPONSE']._serialized_start=163

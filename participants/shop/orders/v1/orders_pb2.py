@@ -26,7 +26,7 @@ from amends.v1 import annotations_pb2 as amends_dot_v1_dot_annotations__pb2
 from shop.money.v1 import money_pb2 as shop_dot_money_dot_v1_dot_money__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bshop/orders/v1/orders.proto\x12\x0eshop.orders.v1\x1a\x1b\x61mends/v1/annotations.proto\x1a\x19shop/money/v1/money.proto\"m\n\x12\x43reateOrderRequest\x12\x13\n\x0b\x63ustomer_id\x18\x01 \x01(\t\x12\x0b\n\x03sku\x18\x02 \x01(\t\x12\x10\n\x08quantity\x18\x03 \x01(\x05\x12#\n\x05total\x18\x04 \x01(\x0b\x32\x14.shop.money.v1.Money\"\'\n\x13\x43reateOrderResponse\x12\x10\n\x08order_id\x18\x01 \x01(\t\"&\n\x12\x43\x61ncelOrderRequest\x12\x10\n\x08order_id\x18\x01 \x01(\t\"\x15\n\x13\x43\x61ncelOrderResponse\"\x85\x01\n\nPlaceOrder\x12\x13\n\x0b\x63ustomer_id\x18\x01 \x01(\t\x12\x0b\n\x03sku\x18\x02 \x01(\t\x12\x10\n\x08quantity\x18\x03 \x01(\x05\x12#\n\x05total\x18\x04 \x01(\x0b\x32\x14.shop.money.v1.Money\x12\x0f\n\x07\x63ountry\x18\x05 \x01(\t\x12\r\n\x05\x65mail\x18\x06 \x01(\t\"G\n\x0bOrderPlaced\x12\x10\n\x08order_id\x18\x01 \x01(\t\x12\x13\n\x0bshipment_id\x18\x02 \x01(\t\x12\x11\n\tcharge_id\x18\x03 \x01(\t2\xd8\x01\n\rOrdersService\x12o\n\x0b\x43reateOrder\x12\".shop.orders.v1.CreateOrderRequest\x1a#.shop.orders.v1.CreateOrderResponse\"\x17\xca\xd4\x18\x13\n\x0b\x43\x61ncelOrder\x1a\x02\x08\x02 \x02\x12V\n\x0b\x43\x61ncelOrder\x12\".shop.orders.v1.CancelOrderRequest\x1a#.shop.orders.v1.CancelOrderResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bshop/orders/v1/orders.proto\x12\x0eshop.orders.v1\x1a\x1b\x61mends/v1/annotations.proto\x1a\x19shop/money/v1/money.proto\"m\n\x12\x43reateOrderRequest\x12\x13\n\x0b\x63ustomer_id\x18\x01 \x01(\t\x12\x0b\n\x03sku\x18\x02 \x01(\t\x12\x10\n\x08quantity\x18\x03 \x01(\x05\x12#\n\x05total\x18\x04 \x01(\x0b\x32\x14.shop.money.v1.Money\"\'\n\x13\x43reateOrderResponse\x12\x10\n\x08order_id\x18\x01 \x01(\t\"&\n\x12\x43\x61ncelOrderRequest\x12\x10\n\x08order_id\x18\x01 \x01(\t\"\x15\n\x13\x43\x61ncelOrderResponse\"\x85\x01\n\nPlaceOrder\x12\x13\n\x0b\x63ustomer_id\x18\x01 \x01(\t\x12\x0b\n\x03sku\x18\x02 \x01(\t\x12\x10\n\x08quantity\x18\x03 \x01(\x05\x12#\n\x05total\x18\x04 \x01(\x0b\x32\x14.shop.money.v1.Money\x12\x0f\n\x07\x63ountry\x18\x05 \x01(\t\x12\r\n\x05\x65mail\x18\x06 \x01(\t\"G\n\x0bOrderPlaced\x12\x10\n\x08order_id\x18\x01 \x01(\t\x12\x13\n\x0bshipment_id\x18\x02 \x01(\t\x12\x11\n\tcharge_id\x18\x03 \x01(\t2\xe4\x01\n\rOrdersService\x12o\n\x0b\x43reateOrder\x12\".shop.orders.v1.CreateOrderRequest\x1a#.shop.orders.v1.CreateOrderResponse\"\x17\xca\xd4\x18\x13\n\x0b\x43\x61ncelOrder\x1a\x02\x08\x02 \x03\x12\x62\n\x0b\x43\x61ncelOrder\x12\".shop.orders.v1.CancelOrderRequest\x1a#.shop.orders.v1.CancelOrderResponse\"\n\xca\xd4\x18\x06\x1a\x02\x08\x02 \x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,7 +34,9 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'shop.orders.v1.orders_pb2',
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ORDERSSERVICE'].methods_by_name['CreateOrder']._loaded_options = None
-  _globals['_ORDERSSERVICE'].methods_by_name['CreateOrder']._serialized_options = b'\312\324\030\023\n\013CancelOrder\032\002\010\002 \002'
+  _globals['_ORDERSSERVICE'].methods_by_name['CreateOrder']._serialized_options = b'\312\324\030\023\n\013CancelOrder\032\002\010\002 \003'
+  _globals['_ORDERSSERVICE'].methods_by_name['CancelOrder']._loaded_options = None
+  _globals['_ORDERSSERVICE'].methods_by_name['CancelOrder']._serialized_options = b'\312\324\030\006\032\002\010\002 \003'
   _globals['_CREATEORDERREQUEST']._serialized_start=103
   _globals['_CREATEORDERREQUEST']._serialized_end=212
   _globals['_CREATEORDERRESPONSE']._serialized_start=214
@@ -48,5 +50,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ORDERPLACED']._serialized_start=454
   _globals['_ORDERPLACED']._serialized_end=525
   _globals['_ORDERSSERVICE']._serialized_start=528
-  _globals['_ORDERSSERVICE']._serialized_end=744
+  _globals['_ORDERSSERVICE']._serialized_end=756
 # @@protoc_insertion_point(module_scope)

@@ -83,7 +83,7 @@ class CancelOrderRequest(_message.Message):
 
     ORDER_ID_FIELD_NUMBER: _builtins.int
     order_id: _builtins.str
-    """Its id. Empty: the order that the action's idempotency key wrote down."""
+    """Its id. Empty: the order that the step's action wrote down."""
     def __init__(
         self,
         *,

@@ -59,7 +59,8 @@ class OrdersServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def CancelOrder(self, request, context):
-        """Cancels an order. An order that isn't there is nothing to cancel: the call succeeds.
+        """Cancels an order. An order that isn't there is nothing to cancel: the call succeeds, and one that comes later with
+        that key is refused.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

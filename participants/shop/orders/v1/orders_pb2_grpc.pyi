@@ -19,7 +19,9 @@ class OrdersServiceStub:
     CreateOrder: _aio.UnaryUnaryMultiCallable[_orders_pb2.CreateOrderRequest, _orders_pb2.CreateOrderResponse]
     """Writes an order down as placed."""
     CancelOrder: _aio.UnaryUnaryMultiCallable[_orders_pb2.CancelOrderRequest, _orders_pb2.CancelOrderResponse]
-    """Cancels an order. An order that isn't there is nothing to cancel: the call succeeds."""
+    """Cancels an order. An order that isn't there is nothing to cancel: the call succeeds, and one that comes later with
+    that key is refused.
+    """
 
 class OrdersServiceServicer(metaclass=_abc_1.ABCMeta):
     """Keeps the orders. Every method is safe to repeat with the same idempotency key."""
@@ -38,6 +40,8 @@ class OrdersServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _orders_pb2.CancelOrderRequest,
         context: _aio.ServicerContext[_orders_pb2.CancelOrderRequest, _abc.Awaitable[_orders_pb2.CancelOrderResponse]],
     ) -> _abc.Awaitable[_orders_pb2.CancelOrderResponse]:
-        """Cancels an order. An order that isn't there is nothing to cancel: the call succeeds."""
+        """Cancels an order. An order that isn't there is nothing to cancel: the call succeeds, and one that comes later with
+        that key is refused.
+        """
 
 def add_OrdersServiceServicer_to_server(servicer: OrdersServiceServicer, server: _aio.Server) -> None: ...

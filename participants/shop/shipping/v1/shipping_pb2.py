@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from amends.v1 import annotations_pb2 as amends_dot_v1_dot_annotations__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fshop/shipping/v1/shipping.proto\x12\x10shop.shipping.v1\x1a\x1b\x61mends/v1/annotations.proto\"H\n\x0bShipRequest\x12\x10\n\x08order_id\x18\x01 \x01(\t\x12\x16\n\x0ereservation_id\x18\x02 \x01(\t\x12\x0f\n\x07\x63ountry\x18\x03 \x01(\t\"#\n\x0cShipResponse\x12\x13\n\x0bshipment_id\x18\x01 \x01(\t2d\n\x0fShippingService\x12Q\n\x04Ship\x12\x1d.shop.shipping.v1.ShipRequest\x1a\x1e.shop.shipping.v1.ShipResponse\"\n\xca\xd4\x18\x06\x1a\x02\x08\x02 \x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fshop/shipping/v1/shipping.proto\x12\x10shop.shipping.v1\x1a\x1b\x61mends/v1/annotations.proto\"H\n\x0bShipRequest\x12\x10\n\x08order_id\x18\x01 \x01(\t\x12\x16\n\x0ereservation_id\x18\x02 \x01(\t\x12\x0f\n\x07\x63ountry\x18\x03 \x01(\t\"#\n\x0cShipResponse\x12\x13\n\x0bshipment_id\x18\x01 \x01(\t\"\x15\n\x13\x46indShipmentRequest2\xd5\x01\n\x0fShippingService\x12_\n\x04Ship\x12\x1d.shop.shipping.v1.ShipRequest\x1a\x1e.shop.shipping.v1.ShipResponse\"\x18\xca\xd4\x18\x14\x12\x0c\x46indShipment\x1a\x02\x08\x02 \x03\x12\x61\n\x0c\x46indShipment\x12%.shop.shipping.v1.FindShipmentRequest\x1a\x1e.shop.shipping.v1.ShipResponse\"\n\xca\xd4\x18\x06\x1a\x02\x08\x02 \x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,11 +33,15 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'shop.shipping.v1.shipping_p
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_SHIPPINGSERVICE'].methods_by_name['Ship']._loaded_options = None
-  _globals['_SHIPPINGSERVICE'].methods_by_name['Ship']._serialized_options = b'\312\324\030\006\032\002\010\002 \002'
+  _globals['_SHIPPINGSERVICE'].methods_by_name['Ship']._serialized_options = b'\312\324\030\024\022\014FindShipment\032\002\010\002 \003'
+  _globals['_SHIPPINGSERVICE'].methods_by_name['FindShipment']._loaded_options = None
+  _globals['_SHIPPINGSERVICE'].methods_by_name['FindShipment']._serialized_options = b'\312\324\030\006\032\002\010\002 \003'
   _globals['_SHIPREQUEST']._serialized_start=82
   _globals['_SHIPREQUEST']._serialized_end=154
   _globals['_SHIPRESPONSE']._serialized_start=156
   _globals['_SHIPRESPONSE']._serialized_end=191
-  _globals['_SHIPPINGSERVICE']._serialized_start=193
-  _globals['_SHIPPINGSERVICE']._serialized_end=293
+  _globals['_FINDSHIPMENTREQUEST']._serialized_start=193
+  _globals['_FINDSHIPMENTREQUEST']._serialized_end=214
+  _globals['_SHIPPINGSERVICE']._serialized_start=217
+  _globals['_SHIPPINGSERVICE']._serialized_end=430
 # @@protoc_insertion_point(module_scope)

@@ -67,3 +67,20 @@ class ShipResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ShipResponse: _TypeAlias = ShipResponse  # noqa: Y015
+
+@_typing.final
+class FindShipmentRequest(_message.Message):
+    """Nothing: the parcel is found by the idempotency key of its action, which comes as metadata."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FindShipmentRequest: _TypeAlias = FindShipmentRequest  # noqa: Y015

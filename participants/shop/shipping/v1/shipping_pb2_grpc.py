@@ -40,6 +40,11 @@ class ShippingServiceStub(object):
                 request_serializer=shop_dot_shipping_dot_v1_dot_shipping__pb2.ShipRequest.SerializeToString,
                 response_deserializer=shop_dot_shipping_dot_v1_dot_shipping__pb2.ShipResponse.FromString,
                 _registered_method=True)
+        self.FindShipment = channel.unary_unary(
+                '/shop.shipping.v1.ShippingService/FindShipment',
+                request_serializer=shop_dot_shipping_dot_v1_dot_shipping__pb2.FindShipmentRequest.SerializeToString,
+                response_deserializer=shop_dot_shipping_dot_v1_dot_shipping__pb2.ShipResponse.FromString,
+                _registered_method=True)
 
 
 class ShippingServiceServicer(object):
@@ -49,6 +54,17 @@ class ShippingServiceServicer(object):
     def Ship(self, request, context):
         """Hands a parcel over; nobody gets it back from there. Refused with `FAILED_PRECONDITION` when the carrier doesn't
         deliver to the country.
+        buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FindShipment(self, request, context):
+        """Tells what became of a parcel, found by the action's idempotency key alone. `NOT_FOUND`: it was not handed over, and
+        never will be with that key. A lookup answers what its action answers, so both share one response.
+        buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
+        buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -60,6 +76,11 @@ def add_ShippingServiceServicer_to_server(servicer, server):
             'Ship': grpc.unary_unary_rpc_method_handler(
                     servicer.Ship,
                     request_deserializer=shop_dot_shipping_dot_v1_dot_shipping__pb2.ShipRequest.FromString,
+                    response_serializer=shop_dot_shipping_dot_v1_dot_shipping__pb2.ShipResponse.SerializeToString,
+            ),
+            'FindShipment': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindShipment,
+                    request_deserializer=shop_dot_shipping_dot_v1_dot_shipping__pb2.FindShipmentRequest.FromString,
                     response_serializer=shop_dot_shipping_dot_v1_dot_shipping__pb2.ShipResponse.SerializeToString,
             ),
     }
@@ -90,6 +111,33 @@ class ShippingService(object):
             target,
             '/shop.shipping.v1.ShippingService/Ship',
             shop_dot_shipping_dot_v1_dot_shipping__pb2.ShipRequest.SerializeToString,
+            shop_dot_shipping_dot_v1_dot_shipping__pb2.ShipResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindShipment(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shop.shipping.v1.ShippingService/FindShipment',
+            shop_dot_shipping_dot_v1_dot_shipping__pb2.FindShipmentRequest.SerializeToString,
             shop_dot_shipping_dot_v1_dot_shipping__pb2.ShipResponse.FromString,
             options,
             channel_credentials,

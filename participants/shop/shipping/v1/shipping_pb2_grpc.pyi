@@ -19,6 +19,13 @@ class ShippingServiceStub:
     Ship: _aio.UnaryUnaryMultiCallable[_shipping_pb2.ShipRequest, _shipping_pb2.ShipResponse]
     """Hands a parcel over; nobody gets it back from there. Refused with `FAILED_PRECONDITION` when the carrier doesn't
     deliver to the country.
+    buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
+    """
+    FindShipment: _aio.UnaryUnaryMultiCallable[_shipping_pb2.FindShipmentRequest, _shipping_pb2.ShipResponse]
+    """Tells what became of a parcel, found by the action's idempotency key alone. `NOT_FOUND`: it was not handed over, and
+    never will be with that key. A lookup answers what its action answers, so both share one response.
+    buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
+    buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
     """
 
 class ShippingServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -32,6 +39,19 @@ class ShippingServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_shipping_pb2.ShipResponse]:
         """Hands a parcel over; nobody gets it back from there. Refused with `FAILED_PRECONDITION` when the carrier doesn't
         deliver to the country.
+        buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
+        """
+
+    @_abc_1.abstractmethod
+    def FindShipment(
+        self,
+        request: _shipping_pb2.FindShipmentRequest,
+        context: _aio.ServicerContext[_shipping_pb2.FindShipmentRequest, _abc.Awaitable[_shipping_pb2.ShipResponse]],
+    ) -> _abc.Awaitable[_shipping_pb2.ShipResponse]:
+        """Tells what became of a parcel, found by the action's idempotency key alone. `NOT_FOUND`: it was not handed over, and
+        never will be with that key. A lookup answers what its action answers, so both share one response.
+        buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
+        buf:lint:ignore RPC_RESPONSE_STANDARD_NAME
         """
 
 def add_ShippingServiceServicer_to_server(servicer: ShippingServiceServicer, server: _aio.Server) -> None: ...

@@ -1,21 +1,24 @@
-"""Runs one participant whose work is done once per key as a process: its command line, its database, its server."""
+"""Runs one participant as a process: its command line, its database, its server."""
 
 from __future__ import annotations
 
 import argparse
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from amends import ParticipantServer
-from keyed.calls import KeyedCalls
-from keyed.database import open_database
-from keyed.holds import ReplyHold
+from hosting.database import open_database
+from hosting.holds import HeldReplies, ReplyHold
+from hosting.journal import Journal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Sequence
 
     from sqlalchemy import Engine, MetaData
+
+    from hosting.database import Database
 
 
 def _leave_as_it_is(_: Engine) -> None:
@@ -27,7 +30,7 @@ class Service:
     """What it takes to run a service: its tables, what answers its calls, and what a new database begins with."""
 
     tables: MetaData
-    servicer: Callable[[KeyedCalls], object]
+    servicer: Callable[[Database], object]
     prepare: Callable[[Engine], None] = _leave_as_it_is
 
 
@@ -39,13 +42,13 @@ class Place:
         coordinator: where it announces itself, as HOST:PORT.
         port: where it listens on the loopback interface; 0 takes a free one.
         data: the folder of its database.
-        holds: planted faults, see `keyed.holds`.
+        holds: planted faults, see `hosting.holds`.
     """
 
     coordinator: str
     port: int
     data: Path
-    holds: Sequence[ReplyHold]
+    holds: Sequence[ReplyHold] = ()
 
 
 def database_path(data: Path, name: str) -> Path:
@@ -55,14 +58,22 @@ def database_path(data: Path, name: str) -> Path:
 
 async def run(name: str, service: Service, place: Place) -> None:
     """Serves as the participant of this name until the process is told to stop."""
-    engine = open_database(database_path(place.data, name), service.tables)
-    try:
-        service.prepare(engine)
-        server = ParticipantServer(name, coordinator=place.coordinator, port=place.port)
-        server.add(service.servicer(KeyedCalls(engine, service.tables, holds=place.holds)))
+    async with hosted(name, service, place) as server:
         await server.serve()
+
+
+@asynccontextmanager
+async def hosted(name: str, service: Service, place: Place) -> AsyncGenerator[ParticipantServer]:
+    """The server of one participant, not yet started, on its database."""
+    database = open_database(database_path(place.data, name), service.tables)
+    try:
+        service.prepare(database.engine)
+        around = (Journal(database.engine), HeldReplies(place.holds))
+        server = ParticipantServer(name, coordinator=place.coordinator, port=place.port, interceptors=around)
+        server.add(service.servicer(database))
+        yield server
     finally:
-        engine.dispose()
+        await database.close()
 
 
 def add_place(parser: argparse.ArgumentParser) -> None:

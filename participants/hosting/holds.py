@@ -5,7 +5,11 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from amends import StepContext
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,11 +47,31 @@ class ReplyHold:
         return method == self.method and str(getattr(request, self.field, None)) == self.value
 
 
-async def hold_reply(holds: Sequence[ReplyHold], method: str, request: Message, *, attempt: int) -> None:
-    """Waits as long as the first hold that applies says; later attempts are answered at once."""
-    if attempt > 1:
-        return
-    for hold in holds:
-        if hold.applies_to(method, request):
-            await asyncio.sleep(hold.seconds)
-            return
+class HeldReplies(grpc.aio.ServerInterceptor):
+    """Holds the replies to first attempts back; later attempts are answered at once."""
+
+    def __init__(self, holds: Sequence[ReplyHold]) -> None:
+        self._holds = tuple(holds)
+
+    async def intercept_service(self, continuation: Any, handler_call_details: Any) -> Any:  # Any: as in gRPC's stubs
+        """Stands around the handler of one call."""
+        handler = await continuation(handler_call_details)
+        method = handler_call_details.method.rpartition("/")[2]
+        if not any(hold.method == method for hold in self._holds) or _attempt(handler_call_details) > 1:
+            return handler
+
+        async def held(request: Message, context: object) -> Message:
+            response: Message = await handler.unary_unary(request, context)
+            for hold in self._holds:
+                if hold.applies_to(method, request):
+                    await asyncio.sleep(hold.seconds)
+                    break
+            return response
+
+        return grpc.unary_unary_rpc_method_handler(
+            held, request_deserializer=handler.request_deserializer, response_serializer=handler.response_serializer
+        )
+
+
+def _attempt(details: grpc.HandlerCallDetails) -> int:
+    return StepContext.from_metadata(details.invocation_metadata).attempt
