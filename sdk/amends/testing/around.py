@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from amends.participant.context import Direction, StepKind
 from amends.participant.guards import about_to_commit
@@ -13,7 +13,7 @@ from amends.testing.seam import CallSite, Change, WriteSite
 from amends_coordinator.bootstrap import Surrounding
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable
 
     from amends.testing.journal import Happening
     from amends.testing.seam import Fault
@@ -41,7 +41,7 @@ class Around(Surrounding):
         fault: Fault,
         *,
         note: Callable[[Happening], None],
-        later: Callable[[Coroutine[Any, Any, Answer]], asyncio.Task[Answer]],
+        later: Callable[[Awaitable[Answer]], asyncio.Task[Answer]],
         written: Callable[[], None],
         died: Callable[[str], None],
     ) -> None:

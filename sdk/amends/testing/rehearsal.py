@@ -38,7 +38,7 @@ from amends.v1.operator_service_pb2_grpc import OperatorServiceStub
 from amends_coordinator.bootstrap import Instant, MemoryStore, RehearsedClock, RehearsedCoordinator, RehearsedIds
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Awaitable, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -239,11 +239,11 @@ class Rehearsal:
         self._front.cancel_all()
         self._replacing = asyncio.create_task(self._replace(killed, restart_after), name="replace coordinator")
 
-    def later(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    def later(self, work: Awaitable[T]) -> asyncio.Task[T]:
         """Do something beside everything else, also when the coordinator is killed meanwhile; ends with the
         rehearsal.
         """
-        task = asyncio.create_task(work, name="later")
+        task = asyncio.create_task(_awaited(work), name="later")
         self._tasks[task] = None
         task.add_done_callback(self._forget)
         return task
@@ -328,6 +328,10 @@ class Rehearsal:
         self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.note(f"what was done later raised {error!r}")
+
+
+async def _awaited(work: Awaitable[T]) -> T:
+    return await work
 
 
 async def _at_once() -> None:

@@ -33,6 +33,7 @@ from amends.errors import AmendsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterator
+    from types import FrameType
 
     from _typeshed import FileDescriptorLike
 
@@ -60,6 +61,9 @@ SETTLED_BY_TASKS = frozenset(
 OURS = ("amends.", "amends_coordinator.")
 
 MICROS = 1_000_000
+
+PLACES_TOLD = 4
+"""Of each task that waits, so many places are told."""
 
 _held: ContextVar[bool] = ContextVar("amends_held", default=False)
 
@@ -275,8 +279,16 @@ def _in_order(tasks: set[asyncio.Task[Any]]) -> Iterator[asyncio.Task[Any]]:
 
 
 def _told(task: asyncio.Task[Any]) -> str:
-    """A task, and where it waits."""
-    frames = [frame for bottom in task.get_stack() for frame in traceback.extract_stack(bottom, limit=1)]
-    where = frames[-1] if frames else None
-    place = "nowhere" if where is None else f"{where.filename}:{where.lineno} in {where.name}"
-    return f"  {task.get_name()}: {place}"
+    """A task, and where it waits: the innermost places last."""
+    frames = [traceback.extract_stack(frame, limit=1)[0] for frame in _frames(task.get_coro())][-PLACES_TOLD:]
+    places = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames]
+    return f"  {task.get_name()}: {'; '.join(places) or 'nowhere'}"
+
+
+def _frames(waiting: object) -> Iterator[FrameType]:
+    """The frames of a coroutine and of what it waits for, as far as Python shows them."""
+    while waiting is not None:
+        frame = getattr(waiting, "cr_frame", None) or getattr(waiting, "gi_frame", None)
+        if frame is not None:
+            yield frame
+        waiting = getattr(waiting, "cr_await", None) or getattr(waiting, "gi_yieldfrom", None)

@@ -25,7 +25,7 @@ from amends import (
     current_step,
 )
 from amends.participant import ActionTarget, Direction, StepKind
-from amends.testing import Rehearsal, StandsStillError, WrongLoopError, run
+from amends.testing import Rehearsal, StandsStillError, StuckError, WrongLoopError, run
 from amends.v1 import operator_service_pb2, saga_pb2
 from amends.v1.operator_service_pb2_grpc import OperatorServiceStub
 from scenario.v1.scenario_pb2 import DoRequest, DoResponse, ScenarioInput, ScenarioOutput, UndoRequest, UndoResponse
@@ -169,6 +169,26 @@ def test_a_handler_that_is_too_slow_is_cancelled_at_its_deadline() -> None:
 
     run(main)
     assert cancelled == [2.0]
+
+
+def test_a_handler_that_never_ends_is_told_with_its_line() -> None:
+    """What waits for something outside that never comes would keep time from moving for ever."""
+
+    class Endless(Steps):
+        async def Do(self, request: DoRequest, context: Context) -> DoResponse:
+            return await self.wait_for_the_bank()
+
+        async def wait_for_the_bank(self) -> DoResponse:
+            answer: DoResponse = await asyncio.get_running_loop().create_future()
+            return answer
+
+    async def main() -> None:
+        async with Rehearsal({"steps": [Endless()]}) as rehearsal:
+            await rehearsal.run(steps("a"), INPUT)
+
+    place = r"test_rehearsal\.py:\d+ in wait_for_the_bank"
+    with pytest.raises(StuckError, match=r"steps/scenario\.v1\.StepService/Do: .*" + place):
+        run(main, patience_s=0.3)
 
 
 def test_an_operator_retries_what_waits_for_a_person() -> None:
