@@ -47,9 +47,14 @@ def is_code(path: str) -> bool:
     return path.endswith(".py")
 
 
+ON_VIRTUAL_TIME = "tests/unit/testing/"
+"""Tests in whose runs a pause takes no time; and they see to it that it doesn't."""
+
+
 def is_test(path: str) -> bool:
-    """Tests, but for the module whose job is to wait for a condition."""
-    return is_code(path) and path.startswith("tests/") and path != "tests/waiting.py"
+    """Tests, but for the module whose job is to wait for a condition, and those on virtual time."""
+    exempt = path == "tests/waiting.py" or path.startswith(ON_VIRTUAL_TIME)
+    return is_code(path) and path.startswith("tests/") and not exempt
 
 
 def is_core(path: str) -> bool:

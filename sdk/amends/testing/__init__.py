@@ -9,6 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from amends.testing.cases import FaultCase
     from amends.testing.journal import (
         Called,
@@ -85,6 +87,24 @@ HOMES = (
 rehearses nothing must not load a coordinator.
 """
 
+OWN_PACKAGES = frozenset({"amends", "amends_coordinator"})
+
+
+def _loaded(home: str) -> ModuleType:
+    """One of these modules; says in one sentence that what it needs is not installed."""
+    try:
+        return import_module(home)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").split(".")[0]
+        if missing in OWN_PACKAGES:
+            raise
+        raise ModuleNotFoundError(
+            "amends.testing runs a coordinator, which needs its extra "
+            f"(no module {missing}): pip install 'amends[coordinator]'",
+            name=error.name,
+        ) from error
+
+
 # Hidden from type checkers, which would take every misspelt name for one that this function answers.
 if not TYPE_CHECKING:
 
@@ -92,7 +112,7 @@ if not TYPE_CHECKING:
         """The value of one of the names above, asked for the first time."""
         if name in __all__:
             for home in HOMES:
-                module = import_module(home)
+                module = _loaded(home)
                 if name in vars(module):
                     globals()[name] = found = vars(module)[name]
                     return found
