@@ -11,6 +11,9 @@ from hypothesis import HealthCheck, settings
 
 from tests.postgres import NOT_TESTED, LedgerDatabases, PostgresServer, find_package
 
+# Where the project is installed its entry point names it too; pytest loads it once.
+pytest_plugins = ("amends.testing.plugin",)
+
 CHECKOUT = Path(__file__).resolve().parent.parent
 
 # pytest's numbered temporary folders stay inside the checkout, so that clones on one machine don't share anything.

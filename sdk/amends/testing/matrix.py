@@ -13,7 +13,7 @@ from amends.testing.virtual_stage import play
 from amends.testing.world import Trait, WorldMaker
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
 In = TypeVar("In", bound=Message)
 Out = TypeVar("Out", bound=Message | None)
@@ -83,10 +83,26 @@ def is_matrix(given: object) -> TypeGuard[AnyMatrix]:
 
 
 class MatrixCase:
-    """A case of a matrix as a test gets it."""
+    """A case of a matrix as a test gets it.
 
-    def __init__(self, matrix: AnyMatrix, case: FaultCase, *, seed: int = 0, replay: str = "") -> None:
-        self.matrix, self.case, self.seed, self._replay = matrix, case, seed, replay
+    Args:
+        matrix: the matrix.
+        case: the case.
+        seed: what ids and chance are made from.
+        replay: the command that runs exactly this test again.
+        unmet: is told why the case says nothing, where what goes wrong in it never could: `pytest.skip`, for example.
+    """
+
+    def __init__(
+        self,
+        matrix: AnyMatrix,
+        case: FaultCase,
+        *,
+        seed: int = 0,
+        replay: str = "",
+        unmet: Callable[[str], object] | None = None,
+    ) -> None:
+        self.matrix, self.case, self.seed, self._replay, self._unmet = matrix, case, seed, replay, unmet
 
     def __repr__(self) -> str:
         return f"<case {self.case.name}>"
@@ -101,4 +117,6 @@ class MatrixCase:
         result = self.matrix.run(self.case, seed=self.seed)
         if not result.consistent:
             raise FaultMatrixFailure(result.told(replay=self._replay))
+        if not result.met and self._unmet is not None:
+            self._unmet(f"what goes wrong in {self.case.name} never could")
         return result

@@ -63,7 +63,7 @@ class Pace:
         too_late_s: longer than one attempt of a call may take.
     """
 
-    rest_s: float = 3_600.0
+    rest_s: float = 300.0
     too_late_s: float = 10.0
 
 
@@ -106,6 +106,7 @@ class Play:
         self._on: Stage | None = None
         self._begin_s = 0.0
         self._kept: list[Send] = []
+        self._killed: list[asyncio.Future[None]] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._abort_accepted: bool | None = None
         self._operator_rounds = 0
@@ -129,8 +130,9 @@ class Play:
         """See `faults.Scene`."""
         self.script.incarnation += 1
         self._stage.kill()
-        while True:  # until this task is cancelled with its coordinator
-            await asyncio.Event().wait()
+        while True:  # a killed process goes on with nothing; at the latest the end of the play cancels this
+            self._killed.append(asyncio.get_running_loop().create_future())
+            await self._killed[-1]
 
     async def abort(self) -> None:
         """See `faults.Scene`."""
@@ -163,8 +165,8 @@ class Play:
                 self._judge(saga, handle.end(saga))
                 await self._ask(world, handle.end(saga))
         finally:
-            for task in self._tasks:
-                task.cancel()
+            for waiting in (*self._tasks, *self._killed):
+                waiting.cancel()
 
     def found(self, finding: str) -> None:
         """Something is wrong."""
@@ -243,7 +245,7 @@ class Play:
         for letter in _open(now):
             self.found(f"a dead letter was opened after the end: {_told(letter)}")
         if (now.state, now.output, now.failure) != (ended.state, ended.output, ended.failure):
-            self.found(f"S8: the saga was {_state(ended)} and is {_state(now)} an hour later")
+            self.found(f"S8: the saga was {_state(ended)} and is {_state(now)} some minutes later")
         once_compensated = {step.name for step in self._matrix.saga.steps_once_compensated}
         for call in self.script.calls[calls:]:
             if call.step not in once_compensated:

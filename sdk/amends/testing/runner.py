@@ -10,6 +10,7 @@ world was consistent, 1 if one was not, 2 if there was nothing to run.
 from __future__ import annotations
 
 import argparse
+import logging
 import multiprocessing
 import os
 import shlex
@@ -86,6 +87,7 @@ def load(place: str) -> AnyMatrix:
 
 def play(job: Job) -> Played:
     """Plays one case, in a process of its own if need be."""
+    logging.getLogger().addHandler(logging.NullHandler())  # faults are meant here: nobody needs to be warned of them
     result = load(job.place).run(job.case, seed=job.seed)
     text = "" if result.consistent else result.told(replay=job.command)
     return Played(result.consistent, result.met, text)

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from amends.testing.report import Result
     from amends.v1 import saga_pb2
 
+CALM = {"sweep_interval_s": 5.0, "heartbeat_interval_s": 5.0}
+"""The coordinator looks around less often than usual: what waits for a person does so after more than an hour."""
+
 
 class VirtualStage:
     """See `play.Stage`."""
@@ -57,7 +60,7 @@ def play(matrix: AnyMatrix, case: FaultCase, *, seed: int) -> Result:
     async def main() -> None:
         async with (
             matrix.world() as world,
-            Rehearsal(world.participants(), fault=played.script) as rehearsal,
+            Rehearsal(world.participants(), fault=played.script, settings=CALM) as rehearsal,
         ):
             await played.play(VirtualStage(rehearsal), world)
 
