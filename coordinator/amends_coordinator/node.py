@@ -165,7 +165,7 @@ class Coordinator:
             await asyncio.sleep(self._settings.metrics_interval_s)
 
     async def _watch_health(self) -> None:
-        """Say NOT_SERVING while the sweeper can't get through to the ledger, or hasn't for a whole lease."""
+        """Say NOT_SERVING while the sweeper can't get through to the ledger, or made no pass for a whole lease."""
         loop = asyncio.get_running_loop()
         seen_pass, seen_failures, passed_s = self._engine.last_pass_time, 0, loop.time()
         while True:
@@ -173,10 +173,12 @@ class Coordinator:
             if self._engine.last_pass_time != seen_pass:
                 seen_pass, passed_s = self._engine.last_pass_time, loop.time()
                 self._told.ledger_available()
-                await self._api.health.tell(serving=True)
-            elif self._told.failed_passes != seen_failures or loop.time() - passed_s > self._settings.lease_ttl_s:
-                seen_failures = self._told.failed_passes
-                await self._api.health.tell(serving=False)
+                await self._api.health.tell()
+            elif self._told.failed_passes != seen_failures:
+                seen_failures, passed_s = self._told.failed_passes, loop.time()
+                await self._api.health.tell(ledger=False)
+            elif loop.time() - passed_s > self._settings.lease_ttl_s:
+                await self._api.health.tell(ledger=False, sweeper=False)
 
 
 def _engine_settings(settings: Settings) -> EngineSettings:

@@ -13,10 +13,10 @@ from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-unty
 
 from amends.v1 import error_reason_pb2
 from amends_coordinator.grpc_api.gate import Gate
+from amends_coordinator.grpc_api.health import HEALTH_FILE, HEALTH_SERVICE, Health
 from amends_coordinator.grpc_api.known_types import KnownTypes
 from amends_coordinator.grpc_api.reflection import Reflection, own_files
 from amends_coordinator.grpc_api.services import PUBLIC_SERVICES, public_handlers
-from amends_coordinator.grpc_api.standard import HEALTH_FILE, HEALTH_SERVICE, Health
 
 if TYPE_CHECKING:
     from amends_coordinator.definitions.catalog import Catalog
@@ -112,7 +112,7 @@ class Api:
 
     async def start(self) -> None:
         """Answer requests from now on."""
-        await self.health.tell(serving=True)
+        await self.health.tell()
         self._waits_to_start = False
         await self._server.start()
 

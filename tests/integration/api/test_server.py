@@ -113,13 +113,19 @@ async def health(served: Served, service: str) -> int:
 
 
 async def test_health_of_the_process_and_each_service(served: Served) -> None:
-    """Health answers for the process and each service alike, and follows what it is told."""
-    names = ["", *(service.full_name for service in PUBLIC_SERVICES)]
-    assert {await health(served, name) for name in names} == {health_pb2.HealthCheckResponse.SERVING}
-    await served.api.health.tell(serving=False)
-    assert {await health(served, name) for name in names} == {health_pb2.HealthCheckResponse.NOT_SERVING}
-    await served.api.health.tell(serving=True)
-    assert await health(served, "") == health_pb2.HealthCheckResponse.SERVING
+    """Health answers for the process and each service alike, and says what of it doesn't work."""
+    ready = ["", "readiness", *(service.full_name for service in PUBLIC_SERVICES)]
+    parts = ["liveness", "ledger", "sweeper"]
+    serving, not_serving = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
+    assert {await health(served, name) for name in (*ready, *parts)} == {serving}
+    await served.api.health.tell(ledger=False)
+    assert {await health(served, name) for name in ready} == {not_serving}
+    assert [await health(served, name) for name in parts] == [serving, not_serving, serving]
+    await served.api.health.tell(sweeper=False)
+    assert {await health(served, name) for name in ready} == {not_serving}
+    assert [await health(served, name) for name in parts] == [serving, serving, not_serving]
+    await served.api.health.tell()
+    assert {await health(served, name) for name in (*ready, *parts)} == {serving}
 
 
 async def test_reflection_knows_the_services_and_error_details(served: Served) -> None:
