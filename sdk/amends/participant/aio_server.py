@@ -21,7 +21,7 @@ from amends.participant.handler_contexts import ContextInThread
 from amends.participant.in_flight import CallsInFlight
 from amends.participant.key_memory import KeyMemory
 from amends.participant.served_method import GRPCS_OWN, ReceivedRequest, ServedMethod, served_method
-from amends.participant.step_calls import Call, Pairs, StepCalls, log
+from amends.participant.step_calls import Call, HandlerContext, Pairs, StepCalls, log
 from amends.participant.threads import HandlerThreads
 
 # The stubs make requests and responses type variables of each call; here they are whatever the handler takes. At run
@@ -86,21 +86,9 @@ def handler_of(method: ServedMethod, metadata: object, *, calls: StepCalls, thre
     pairs = cast("Pairs", metadata or ())
 
     async def answer(message: Message, context: Context) -> Message:
-        if method.plain:
-            return await answer_in_thread(message, context)
-        call = Call(method=method, metadata=pairs, request=request, message=message, context=context, place=OnLoop())
-        return await _send(await calls.answer(call), method, context)
-
-    async def answer_in_thread(message: Message, context: Context) -> Message:
-        plain = ContextInThread(context)
-        place = InThread(threads, plain)
-        call = Call(method=method, metadata=pairs, request=request, message=message, context=plain, place=place)
-        try:
-            verdict = await calls.answer(call)
-        finally:
-            plain.end()
-        context.set_trailing_metadata(plain.trailing_metadata())
-        return await _send(verdict, method, context)
+        place = InThread(threads, ContextInThread(context)) if method.plain else OnLoop(context)
+        verdict = await calls.answer(Call(method=method, metadata=pairs, request=request, message=message, place=place))
+        return await _send(verdict, method, said=place.context, context=context)
 
     return grpc.unary_unary_rpc_method_handler(
         answer, request_deserializer=request.read, response_serializer=method.response.SerializeToString
@@ -150,7 +138,10 @@ class StepInterceptor(grpc.aio.ServerInterceptor):
 
 
 class OnLoop:
-    """Of coroutines: the loop that the call came on."""
+    """Where coroutines are carried out: on the loop that the call came on."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
 
     async def begin(self, keys: KeyMemory, step: StepContext, served: ServedCall) -> None:
         """See `Place`."""
@@ -161,26 +152,35 @@ class OnLoop:
         return await course
 
 
-class InThread(OnLoop):
-    """Of plain handlers: a thread, which is taken when nothing is in the call's way any more."""
+class InThread:
+    """Where plain handlers are carried out: in a thread, which is taken when nothing is in the call's way any more."""
 
     def __init__(self, threads: HandlerThreads, context: ContextInThread) -> None:
-        self._threads, self._context = threads, context
+        self._threads, self.context = threads, context
+
+    async def begin(self, keys: KeyMemory, step: StepContext, served: ServedCall) -> None:
+        """See `Place`."""
+        await keys.begin(step, served.method, served.request)
 
     async def run(self, course: Coroutine[Any, Any, Verdict]) -> Verdict:
         """See `Place`."""
-        return await self._threads.run(course, abandoned=self._context.end)
+        try:
+            return await self._threads.run(course, abandoned=self.context.end)
+        finally:
+            self.context.end()
 
 
-async def _send(verdict: Verdict, method: ServedMethod, context: Context) -> Message:
+async def _send(verdict: Verdict, method: ServedMethod, *, said: HandlerContext, context: Context) -> Message:
     """Answers with the trailers that the handler set, and ours."""
     # The stubs say grpc.aio.Metadata; on a server it is what was set, or nothing.
-    trailers = tuple(cast("Pairs", context.trailing_metadata() or ()))
+    trailers = tuple(cast("Pairs", said.trailing_metadata() or ()))
     if isinstance(verdict, wire.Refusal):
         try:
             await context.abort(verdict.code, verdict.text, (*trailers, *verdict.trailers))
         except grpc.aio.UsageError:
             return method.response()  # the handler aborted the call itself, and gRPC has sent that already
     if verdict.abort_reason is not None:
-        context.set_trailing_metadata((*trailers, (wire.ABORT_TRAILER, verdict.abort_reason)))
+        trailers = (*trailers, (wire.ABORT_TRAILER, verdict.abort_reason))
+    if trailers:
+        context.set_trailing_metadata(trailers)
     return method.response.FromString(verdict.response)

@@ -98,7 +98,7 @@ def _refusal(raised: BaseException, method: str, participant: str) -> wire.Refus
             return wire.not_now(later)
         case fault:
             log.error("a stream or an interceptor of %s raised %s", method, type(fault).__name__, exc_info=fault)
-            return wire.handler_raised(method, fault)
+            return wire.surroundings_raised(method, fault)
 
 
 def _behaviour(handler: Handler) -> Callable[..., Any]:  # Any: what it answers depends on its kind

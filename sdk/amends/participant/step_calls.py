@@ -70,9 +70,18 @@ class HandlerContext(Protocol):
         """The text that belongs to it."""
         ...
 
+    def trailing_metadata(self) -> object:
+        """The trailers that the handler set; nothing if it set none."""
+        ...
+
 
 class Place(Protocol):
     """Where a call is carried out: on an event loop, in one of its threads, or in a thread that it came in."""
+
+    @property
+    def context(self) -> HandlerContext:
+        """What the handler is given beside its request."""
+        ...
 
     async def begin(self, keys: KeyMemory, step: StepContext, served: ServedCall) -> None:
         """Wait for what is in the call's way, and note that it has begun; see `KeyMemory.begin`."""
@@ -92,15 +101,13 @@ class Call:
         metadata: keys and values.
         request: the request as it came. A coordinator sends the same bytes with every attempt.
         message: the request as the handler gets it.
-        context: for the handler.
-        place: where it is carried out.
+        place: where it is carried out, and with which context.
     """
 
     method: ServedMethod
     metadata: Pairs
     request: ReceivedRequest
     message: Message
-    context: HandlerContext
     place: Place
 
 
@@ -156,7 +163,7 @@ class StepCalls:
 
     def _step(self, call: Call) -> StepContext | None:
         try:
-            step = step_of(call.metadata, time_remaining=call.context.time_remaining)
+            step = step_of(call.metadata, time_remaining=call.place.context.time_remaining)
         except NotInStep as problem:
             raise MalformedStepError(str(problem)) from problem
         if step is not None and 0 < self._capacity < self._in_flight.count:
@@ -178,7 +185,7 @@ class StepCalls:
         except TryLater as later:
             return wire.not_now(later)
         except grpc.aio.AbortError:
-            return _said(call.context)
+            return _said(call.place.context)
         except ENDS_MORE_THAN_A_CALL as end:
             if isinstance(end, asyncio.CancelledError) and not _is_cancelled(call):
                 log.exception(
@@ -226,10 +233,10 @@ async def _run(call: Call, step: StepContext | None) -> Verdict:
 async def _run_handler(call: Call, step: StepContext | None) -> object:
     """Run a handler with its step as the current one."""
     if step is None:
-        return await _settled(call.method.behaviour(call.message, call.context))
+        return await _settled(call.method.behaviour(call.message, call.place.context))
     token = enter(step)
     try:
-        return await _settled(call.method.behaviour(call.message, call.context))
+        return await _settled(call.method.behaviour(call.message, call.place.context))
     finally:
         leave(step, token)
 
@@ -240,14 +247,14 @@ async def _guarded(
     """What the guard makes of how the handler ended; None: it is answered as without one."""
     if guard.verdict is not None and not isinstance(fault, asyncio.CancelledError):
         return guard.verdict
-    if fault is None and isinstance(returned, call.method.response) and _code(call.context) == 0:
+    if fault is None and isinstance(returned, call.method.response) and _code(call.place.context) == 0:
         try:
             tell_about_to_commit()
         except BaseException as death:
             await _to_the_end(guard.raised(death))
             raise
         return await _to_the_end(guard.returned(returned, abort_reason=step.state.abort_reason))
-    refused = _refused(call.context) if fault is None or isinstance(fault, grpc.aio.AbortError) else None
+    refused = _refused(call.place.context) if fault is None or isinstance(fault, grpc.aio.AbortError) else None
     return await _to_the_end(guard.raised(refused or fault or RuntimeError("the handler answered without a response")))
 
 
@@ -272,8 +279,8 @@ async def _to_the_end(deciding: Verdict | Coroutine[Any, Any, Verdict | None] | 
 
 def _answered(call: Call, step: StepContext | None, returned: object) -> Verdict:
     method = call.method
-    if _code(call.context) != 0:
-        return _said(call.context)
+    if _code(call.place.context) != 0:
+        return _said(call.place.context)
     if not isinstance(returned, method.response):
         refusal = wire.wrong_response(method.name, expected=method.response.DESCRIPTOR.full_name, got=returned)
         log.error("%s: %s%s", place_of(method.behaviour), refusal.text, _named(step))

@@ -65,11 +65,9 @@ class SyncStepInterceptor(grpc.ServerInterceptor):
         pairs = cast("Pairs", metadata or ())
 
         def answer(message: Message, context: grpc.ServicerContext) -> Message:
-            plain = ContextOfSyncServer(context)
-            call = Call(
-                method=method, metadata=pairs, request=request, message=message, context=plain, place=OwnThread()
-            )
-            return _send(at_once(self._calls.answer(call)), method, plain, context)
+            place = OwnThread(ContextOfSyncServer(context))
+            call = Call(method=method, metadata=pairs, request=request, message=message, place=place)
+            return _send(at_once(self._calls.answer(call)), method, said=place.context, context=context)
 
         return grpc.unary_unary_rpc_method_handler(
             answer, request_deserializer=request.read, response_serializer=method.response.SerializeToString
@@ -77,7 +75,10 @@ class SyncStepInterceptor(grpc.ServerInterceptor):
 
 
 class OwnThread:
-    """The thread that a call came in, which may wait."""
+    """Where all is carried out: in the thread that the call came in, which may wait."""
+
+    def __init__(self, context: ContextOfSyncServer) -> None:
+        self.context = context
 
     async def begin(self, keys: KeyMemory, step: StepContext, served: ServedCall) -> None:
         """See `Place`."""
@@ -88,14 +89,16 @@ class OwnThread:
         return await course
 
 
-def _send(verdict: Verdict, method: ServedMethod, plain: ContextOfSyncServer, context: grpc.ServicerContext) -> Message:
+def _send(
+    verdict: Verdict, method: ServedMethod, *, said: ContextOfSyncServer, context: grpc.ServicerContext
+) -> Message:
     """Answers with the trailers that the handler set, and ours."""
     ours: wire.Trailers = ()
     if isinstance(verdict, wire.Refusal):
         ours = verdict.trailers
     elif verdict.abort_reason is not None:
         ours = ((wire.ABORT_TRAILER, verdict.abort_reason),)
-    context.set_trailing_metadata((*plain.trailing_metadata(), *ours))
+    context.set_trailing_metadata((*said.trailing_metadata(), *ours))
     if isinstance(verdict, wire.Refusal):
         context.abort(verdict.code, verdict.text)
     return method.response.FromString(verdict.response)

@@ -88,6 +88,12 @@ def handler_raised(method: str, fault: BaseException) -> Refusal:
     return Refusal(code=grpc.StatusCode.UNKNOWN, text=text)
 
 
+def surroundings_raised(method: str, fault: BaseException) -> Refusal:
+    """The same of an interceptor, or of a stream."""
+    text = f"a stream or an interceptor of {method} raised {type(fault).__name__}; see the participant's log"
+    return Refusal(code=grpc.StatusCode.UNKNOWN, text=text)
+
+
 def wrong_response(method: str, *, expected: str, got: object) -> Refusal:
     """The handler ran to its end and returned something else than its response: what it did stands."""
     what = f"returned {type(got).__name__} instead of {expected}"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
 import grpc
 import pytest
 from google.protobuf.message import Message
+from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionServicer  # type: ignore[import-untyped] # ships no types
 
 from amends import NotInStep, ParticipantServer, Rejected, StepContext, current_step
 from shop.inventory.v1.inventory_pb2 import ReserveRequest, ReserveResponse
@@ -31,6 +32,7 @@ Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Continuation: TypeAlias = Callable[[grpc.HandlerCallDetails], Awaitable["Handler | None"]]
 
+REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 SECRET = "4111-1111-1111-1111"
 OK, UNKNOWN = grpc.StatusCode.OK, grpc.StatusCode.UNKNOWN
 
@@ -171,3 +173,32 @@ async def test_a_handler_that_something_of_its_own_cancels_is_answered_for() -> 
     async with intercepted(behaviour=behaviour) as channel:
         answer = await reserve(channel, as_step(), timeout_s=5)
     assert (answer.code, "raised CancelledError" in answer.text) == (UNKNOWN, True)
+
+
+class Talking(ServerReflectionServicer):  # type: ignore[misc] # grpcio-reflection ships no types
+    """A stream that ends as it is told to."""
+
+    def __init__(self, fault: BaseException) -> None:
+        self._fault = fault
+
+    async def ServerReflectionInfo(
+        self, request_iterator: AsyncIterator[object], context: Context
+    ) -> AsyncIterator[object]:
+        async for request in request_iterator:
+            yield request
+            raise self._fault
+
+
+async def test_streams_refuse_and_fail_like_everything_else() -> None:
+    """S4: a stream is no step, but what it raises is answered for, and its text stays here."""
+    ends: list[tuple[grpc.StatusCode, str]] = []
+    for fault in (Rejected("not for you"), ValueError(f"card {SECRET}")):
+        server = ParticipantServer("talk", coordinator=NO_COORDINATOR, stop_grace_s=0)
+        server.add(Talking(fault))
+        async with server, grpc.aio.insecure_channel(server.address) as channel:
+            talk: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(REFLECTION)
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                _ = [answer async for answer in talk(iter((b"",)), timeout=5)]
+        ends.append((caught.value.code(), caught.value.details() or ""))
+    assert ends[0] == (grpc.StatusCode.FAILED_PRECONDITION, "not for you")
+    assert (ends[1][0], SECRET in ends[1][1]) == (UNKNOWN, False)
