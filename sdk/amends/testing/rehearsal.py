@@ -54,13 +54,19 @@ T = TypeVar("T")
 BEGIN = datetime(2100, 1, 1, tzinfo=UTC)
 """The virtual time at which every run begins: one that no machine's clock has reached."""
 
-LEASE = timedelta(seconds=10)
+LEASE = timedelta(seconds=15)
 """After so long another incarnation takes up the sagas of one that was killed."""
 
 LEDGER_NAME = "rehearsal"
 
-SETTINGS: Mapping[str, float] = {"sweep_interval_s": 3.0, "heartbeat_interval_s": 3.0}
-"""What is set otherwise than a coordinator's defaults: an hour in which nothing happens costs a third as much."""
+SETTINGS: Mapping[str, float] = {
+    "lease_ttl_s": LEASE.total_seconds(),
+    "heartbeat_interval_s": 5.0,
+    "sweep_interval_s": 5.0,
+}
+"""What is set otherwise than a coordinator's defaults, so that time in which nothing happens costs little. A saga that
+waits for longer than a few seconds goes on by up to a sweep later.
+"""
 
 _MICROSECOND = timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -244,9 +244,12 @@ class _Selector(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """See `selectors.BaseSelector`; a timeout in virtual seconds."""
-        events = super().select(0)
-        if events or (timeout is not None and timeout <= 0):
+        if timeout is not None and timeout <= 0:
             self._loop.real_s_left()
+            # What comes from outside is looked for when there is something to come, and before time moves.
+            return super().select(0) if self._loop.is_waiting_outside else []
+        events = super().select(0)
+        if events:
             return events
         if self._loop.is_waiting_outside:
             return super().select(self._loop.real_s_left())

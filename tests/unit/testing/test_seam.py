@@ -247,11 +247,11 @@ def test_a_coordinator_that_is_killed_around_a_write(
         starts = [entry for entry in rehearsal.journal if isinstance(entry.what, CoordinatorStarted)]
         assert [(entry.time_s, str(entry.what)) for entry in starts] == [
             (0.0, "start   coordinator node-1"),
-            (10.0, "start   coordinator node-2"),
+            (15.0, "start   coordinator node-2"),
         ]
         (killed,) = (at for at, entry in enumerate(rehearsal.journal) if isinstance(entry.what, CoordinatorKilled))
         after = [entry for entry in rehearsal.journal[killed:] if isinstance(entry.what, Written)]
-        assert all(entry.time_s >= 10 for entry in after)
+        assert all(entry.time_s >= 15 for entry in after)
 
     run(main)
     assert [f"{step.step}{step.attempt}" for step in servicer.seen] == attempts
