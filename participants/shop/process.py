@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hosting.serving import Service, add_place, place_of, run
-from keyed.calls import KeyedCalls
+from shop.cards.client import Http
 from shop.inventory.service import Inventory
 from shop.inventory.tables import FIRST_STOCK, fill_shelves
 from shop.inventory.tables import TABLES as INVENTORY_TABLES
@@ -16,8 +16,7 @@ from shop.notifications.service import Notifications
 from shop.notifications.tables import TABLES as NOTIFICATIONS_TABLES
 from shop.orders.service import Orders
 from shop.orders.tables import TABLES as ORDERS_TABLES
-from shop.payments.service import Payments
-from shop.payments.tables import TABLES as PAYMENTS_TABLES
+from shop.payments.service import PAYMENTS, payments_at
 from shop.shipping.service import Shipping
 from shop.shipping.tables import TABLES as SHIPPING_TABLES
 
@@ -31,20 +30,23 @@ SERVICES: Mapping[str, Service] = {
         lambda database: Inventory(database.sessions),
         partial(fill_shelves, articles=FIRST_STOCK),
     ),
-    "payments": Service(PAYMENTS_TABLES, lambda database: Payments(KeyedCalls(database.engine, PAYMENTS_TABLES))),
     "shipping": Service(SHIPPING_TABLES, lambda database: Shipping(database.sessions)),
     "notifications": Service(NOTIFICATIONS_TABLES, lambda database: Notifications(database.plain_sessions)),
 }
-"""The services by name, which is also the participant's."""
+"""The services by name, which is also the participant's. Beside them there is payments, which needs a provider."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Reads the command line and serves."""
     parser = argparse.ArgumentParser(prog="python -m shop.process", description="Runs one service of the shop.")
-    parser.add_argument("service", choices=sorted(SERVICES))
+    parser.add_argument("service", choices=sorted([*SERVICES, PAYMENTS]))
+    parser.add_argument("--cards", metavar="HOST:PORT", help="where payments finds the card provider (shop.cards)")
     add_place(parser)
     chosen = parser.parse_args(arguments)
-    asyncio.run(run(chosen.service, SERVICES[chosen.service], place_of(chosen)))
+    if chosen.service == PAYMENTS and not chosen.cards:
+        parser.error("payments needs --cards HOST:PORT, where `python -m shop.cards` says that it listens")
+    services = SERVICES if chosen.service != PAYMENTS else {PAYMENTS: payments_at(Http(chosen.cards))}
+    asyncio.run(run(chosen.service, services[chosen.service], place_of(chosen)))
 
 
 if __name__ == "__main__":

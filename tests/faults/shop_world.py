@@ -10,9 +10,13 @@ from amends import Committed
 from amends.testing import FaultMatrix
 from hosting.database import open_database
 from hosting.serving import database_path
+from shop.cards.books import Books
+from shop.cards.client import InProcess
+from shop.cards.provider import CardProvider
 from shop.demo.books import THINGS, read_books
 from shop.money.v1.money_pb2 import Money
 from shop.orders.v1.orders_pb2 import PlaceOrder
+from shop.payments.service import PAYMENTS, payments_at
 from shop.process import SERVICES
 from shop.saga import order
 from tests.faults.folders import new_folder
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from amends.testing import End
+    from hosting.serving import Service
+    from shop.cards.client import Wire
 
 TEAPOT = PlaceOrder(
     customer_id="alice",
@@ -35,7 +41,7 @@ TEAPOT = PlaceOrder(
 
 
 class ShopWorld:
-    """The shop's five services."""
+    """The shop's five services, and its card provider, which no fault of ours reaches."""
 
     def __init__(self) -> None:
         self._left = AsyncExitStack()
@@ -52,7 +58,8 @@ class ShopWorld:
 
     def participants(self) -> Mapping[str, Sequence[object]]:
         """The services by their participants' names."""
-        return {name: (self._servicer(name),) for name in SERVICES}
+        services = {**SERVICES, PAYMENTS: payments_at(self._cards())}
+        return {name: (self._servicer(name, service),) for name, service in services.items()}
 
     async def check(self, end: End) -> None:
         """What is true of the shop, whatever went wrong: all of an order stands or nothing, and no stock is gone."""
@@ -63,8 +70,12 @@ class ShopWorld:
             assert standing.count(thing.name) == expected, f"{standing.count(thing.name)} of {thing.name} stand"
         assert not any(books.stock_gaps.values()), f"pieces of stock are neither free nor held: {books.stock_gaps}"
 
-    def _servicer(self, name: str) -> object:
-        service = SERVICES[name]
+    def _cards(self) -> Wire:
+        books = Books(database_path(self._data, "cards"))
+        self._left.callback(books.close)
+        return InProcess(CardProvider(books))
+
+    def _servicer(self, name: str, service: Service) -> object:
         database = open_database(database_path(self._data, name), service.tables)
         self._left.push_async_callback(database.close)
         service.prepare(database.engine)

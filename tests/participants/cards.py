@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, cast
 
 from shop.cards.books import Books
-from shop.cards.client import CardClient, Http, InProcess
+from shop.cards.client import Http, InProcess
 from shop.cards.faults import PlantedFault, PlantedFaults
 from shop.cards.provider import CardProvider
 from shop.cards.serving import CardServer
@@ -25,11 +25,11 @@ BOUND_S = 20.0
 
 
 @contextmanager
-def provider_here(data: Path) -> Generator[CardClient]:
+def provider_here(data: Path) -> Generator[InProcess]:
     """The way to a provider in this process, without a network."""
     books = Books(data / "cards.db")
     try:
-        yield CardClient(InProcess(CardProvider(books)))
+        yield InProcess(CardProvider(books))
     finally:
         books.close()
 
@@ -59,11 +59,12 @@ def provider_process(data: Path, *faults: str) -> Process:
 
 async def held(wire: Http, *points: str) -> None:
     """Wait until the provider holds a request at each of these points."""
-    while not set(points) <= set(await _held(wire)):
+    while not set(points) <= set(await held_at(wire)):
         await pause()
 
 
-async def _held(wire: Http) -> list[str]:
+async def held_at(wire: Http) -> list[str]:
+    """Where the provider holds requests now."""
     points = (await wire.get("held")).fields["held"]
     return cast("list[str]", points)
 

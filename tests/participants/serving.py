@@ -8,6 +8,7 @@ from pathlib import Path
 
 import grpc
 
+from amends import key_uuid
 from hosting.holds import ReplyHold
 from hosting.serving import Place, Service, hosted
 from shop.process import SERVICES
@@ -38,12 +39,14 @@ def as_step(
     attempt: int = 1,
     kind: str = "compensatable",
     target: str = "same",
+    ledger: str = "default",
 ) -> tuple[tuple[str, str], ...]:
     """The metadata that a coordinator sends with a call."""
+    key, action_key = f"{saga_id}/{step}/{direction}", f"{saga_id}/{step}/action"
     metadata = {
-        "idempotency-key": f"{saga_id}/{step}/{direction}",
-        "amends-key-uuid": "00000000-0000-5000-8000-000000000000",
-        "amends-ledger": "default",
+        "idempotency-key": key,
+        "amends-key-uuid": str(key_uuid(ledger, key)),
+        "amends-ledger": ledger,
         "amends-saga-id": saga_id,
         "amends-step": step,
         "amends-kind": kind,
@@ -51,8 +54,8 @@ def as_step(
         "amends-attempt": str(attempt),
     }
     if direction != "action":
-        metadata["amends-action-key"] = f"{saga_id}/{step}/action"
-        metadata["amends-action-key-uuid"] = "00000000-0000-5000-8000-000000000001"
+        metadata["amends-action-key"] = action_key
+        metadata["amends-action-key-uuid"] = str(key_uuid(ledger, action_key))
     if direction == "compensation":
         metadata["amends-action-target"] = target
     return tuple(metadata.items())

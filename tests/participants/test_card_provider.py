@@ -46,7 +46,8 @@ async def test_money_is_set_aside_taken_and_given_back(tmp_path: Path) -> None:
 
 async def test_a_key_stands_for_one_request(tmp_path: Path) -> None:
     """Another request under it is no refusal that proves anything, and does nothing."""
-    with provider_here(tmp_path) as cards:
+    with provider_here(tmp_path) as wire:
+        cards = CardClient(wire)
         await authorize(cards, "k1")
         with pytest.raises(CardsUnknownError, match="key_reused"):
             await authorize(cards, "k1", minor_units=9_900)
@@ -55,7 +56,8 @@ async def test_a_key_stands_for_one_request(tmp_path: Path) -> None:
 
 async def test_a_card_is_declined_above_its_limit_and_the_no_is_repeated(tmp_path: Path) -> None:
     """A refusal under a key stays one: nothing is made of it later."""
-    with provider_here(tmp_path) as cards:
+    with provider_here(tmp_path) as wire:
+        cards = CardClient(wire)
         for _ in range(2):
             with pytest.raises(CardRefusedError) as no:
                 await authorize(cards, "k1", minor_units=100_001)
@@ -65,7 +67,8 @@ async def test_a_card_is_declined_above_its_limit_and_the_no_is_repeated(tmp_pat
 
 async def test_voiding_gives_back_what_stands(tmp_path: Path) -> None:
     """By the key it was asked for with, however often; what was voided can't be taken."""
-    with provider_here(tmp_path) as cards:
+    with provider_here(tmp_path) as wire:
+        cards = CardClient(wire)
         made = await authorize(cards, "k1")
         for key in ("v1", "v1", "v2"):
             assert await cards.void(key=key, authorization_key="k1", reference="order-1") == made
@@ -77,7 +80,8 @@ async def test_voiding_gives_back_what_stands(tmp_path: Path) -> None:
 
 async def test_what_was_taken_is_refunded_not_voided(tmp_path: Path) -> None:
     """The money is the merchant's by then."""
-    with provider_here(tmp_path) as cards:
+    with provider_here(tmp_path) as wire:
+        cards = CardClient(wire)
         made = await authorize(cards, "k1")
         await cards.capture(key="c1", authorization_id=made, reference="order-1")
         with pytest.raises(CardRefusedError) as no:
@@ -88,7 +92,8 @@ async def test_what_was_taken_is_refunded_not_voided(tmp_path: Path) -> None:
 
 async def test_voiding_a_key_never_seen_seals_it(tmp_path: Path) -> None:
     """A request that was held up on its way does not arrive after its own undoing."""
-    with provider_here(tmp_path) as cards:
+    with provider_here(tmp_path) as wire:
+        cards = CardClient(wire)
         assert await cards.void(key="v1", authorization_key="k1", reference="order-1") == ""
         for minor_units in (4_200, 9_900):
             with pytest.raises(CardRefusedError) as no:

@@ -94,7 +94,7 @@ def test_a_demo_that_is_stopped_early_leaves_nothing_behind(tmp_path: Path, numb
         eventually_blocking(lambda: "order-2:" in log.read_text(), what="the demo plays", bound_s=60)
         started = children_of(run.pid)
         folder = CHECKOUT / log.read_text().partition("data in ")[2].split()[0]
-        assert len(started) == 6
+        assert len(started) == 7
         assert folder.is_dir()
         run.send_signal(number)
         assert run.wait(DEMO_TIMEOUT_S) == 130

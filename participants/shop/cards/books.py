@@ -41,7 +41,8 @@ CREATE TABLE IF NOT EXISTS answer (
     idempotency_key TEXT PRIMARY KEY,
     request_hash BLOB,                     -- SHA-256 of what was asked; NULL: sealed, whatever is asked
     status INTEGER NOT NULL,               -- the HTTP status that was answered
-    body TEXT NOT NULL                     -- the JSON that was answered
+    body TEXT NOT NULL,                    -- the JSON that was answered
+    effect_made INTEGER NOT NULL           -- whether anything was set aside, given back or taken for it
 );
 """
 

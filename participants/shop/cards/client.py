@@ -90,16 +90,21 @@ class CardClient:
         }
         return await self._post("authorizations", fields, key=key, gives="authorization_id")
 
-    async def void(self, *, key: str, authorization_key: str, reference: str) -> str:
-        """Give back what was set aside, by the key that it was asked for with; answers the authorisation's id.
+    async def void(self, *, key: str, authorization_key: str, reference: str, authorization_id: str = "") -> str:
+        """Give back what was set aside; answers the authorisation's id.
 
-        Where nothing was, the id is empty, and nothing will ever be done with that key.
+        It is found by its id, or, where that is empty, by the key that it was asked for with. Where nothing is there,
+        the answer is empty, and nothing will ever be done with that key.
 
         Raises:
             CardRefusedError: "already_captured".
             CardsUnknownError: it may have been done.
         """
-        fields: Fields = {"authorization_key": authorization_key, "reference": reference}
+        fields: Fields = {
+            "authorization_id": authorization_id,
+            "authorization_key": authorization_key,
+            "reference": reference,
+        }
         return await self._post("voids", fields, key=key, gives="authorization_id")
 
     async def capture(self, *, key: str, authorization_id: str, reference: str) -> str:
@@ -157,10 +162,11 @@ class Http:
 
     Args:
         address: HOST:PORT.
+        timeout_s: how long an answer is waited for.
     """
 
-    def __init__(self, address: str) -> None:
-        self._address = address
+    def __init__(self, address: str, *, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+        self._address, self._timeout_s = address, timeout_s
 
     async def get(self, path: str) -> Reply:
         """See `Wire`."""
@@ -178,7 +184,7 @@ class Http:
     async def _ask(self, request: bytes) -> Reply:
         host, _, port = self._address.rpartition(":")
         try:
-            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+            async with asyncio.timeout(self._timeout_s):
                 reader, writer = await asyncio.open_connection(host, int(port), limit=ANSWER_LIMIT_BYTES)
                 try:
                     writer.write(request)

@@ -35,11 +35,13 @@ class Reply:
         status: as HTTP has it.
         fields: the object; a refusal has `code` (for programs) and `message` (for people).
         repeated: it was answered before, and nothing was done this time.
+        effect_made: money was set aside, given back or taken for it.
     """
 
     status: int
     fields: Fields
     repeated: bool = False
+    effect_made: bool = False
 
 
 class RefusedError(Exception):
@@ -80,7 +82,7 @@ class CardProvider:
             if known is not None:
                 return known
             try:
-                reply = Reply(status=201, fields=operation(connection, fields, key))
+                reply = operation(connection, fields, key)
             except RefusedError as no:
                 reply = no.reply
             if reply.status != 400:
@@ -97,7 +99,7 @@ class CardProvider:
             return RefusedError(404, "not_found", f"nothing was authorised with key {key}").reply
         return Reply(status=200, fields={"authorization_id": row[0], "state": row[1]})
 
-    def _authorize(self, connection: Connection, fields: Fields, key: str) -> Fields:
+    def _authorize(self, connection: Connection, fields: Fields, key: str) -> Reply:
         minor_units = _number(fields, "minor_units")
         if minor_units > self._card_limit:
             raise RefusedError(402, "card_declined", "card declined: the amount is over the card's limit")
@@ -108,10 +110,14 @@ class CardProvider:
             "INSERT INTO authorization VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             [authorization_id, key, customer_id, minor_units, currency_code, statement_text, reference, STANDING],
         )
-        return {"authorization_id": authorization_id}
+        return _done({"authorization_id": authorization_id})
 
 
-def _void(connection: Connection, fields: Fields, _: str) -> Fields:
+def _done(fields: Fields, *, effect_made: bool = True) -> Reply:
+    return Reply(status=201, fields=fields, effect_made=effect_made)
+
+
+def _void(connection: Connection, fields: Fields, _: str) -> Reply:
     """By `authorization_id`, or else by `authorization_key`."""
     by_id, by_key = _text(fields, "authorization_id"), _text(fields, "authorization_key")
     if not by_id and not by_key:
@@ -124,17 +130,17 @@ def _void(connection: Connection, fields: Fields, _: str) -> Fields:
     if row is None:
         if by_key:
             _seal(connection, by_key)
-        return {"authorization_id": "", "state": "nothing"}
+        return _done({"authorization_id": "", "state": "nothing"}, effect_made=False)
     authorization_id, state = row
     if state == CAPTURED:
         raise RefusedError(
             409, "already_captured", f"the money of {authorization_id} was taken already: refund its charge"
         )
     connection.execute("UPDATE authorization SET state = ? WHERE authorization_id = ?", [VOIDED, authorization_id])
-    return {"authorization_id": authorization_id, "state": VOIDED}
+    return _done({"authorization_id": authorization_id, "state": VOIDED}, effect_made=state != VOIDED)
 
 
-def _capture(connection: Connection, fields: Fields, _: str) -> Fields:
+def _capture(connection: Connection, fields: Fields, _: str) -> Reply:
     authorization_id, charge_id = _text(fields, "authorization_id"), new_id("charge")
     taken = connection.execute(
         "UPDATE authorization SET state = ? WHERE authorization_id = ? AND state = ?",
@@ -143,10 +149,10 @@ def _capture(connection: Connection, fields: Fields, _: str) -> Fields:
     if taken.rowcount == 0:
         raise RefusedError(409, "not_authorized", f"no authorisation {authorization_id!r} stands")
     connection.execute("INSERT INTO charge VALUES (?, ?, ?)", [charge_id, authorization_id, _text(fields, "reference")])
-    return {"charge_id": charge_id}
+    return _done({"charge_id": charge_id})
 
 
-def _refund(connection: Connection, fields: Fields, _: str) -> Fields:
+def _refund(connection: Connection, fields: Fields, _: str) -> Reply:
     charge_id, refund_id = _text(fields, "charge_id"), new_id("refund")
     known = connection.execute("SELECT 1 FROM charge WHERE charge_id = ?", [charge_id]).fetchone()
     if known is None:
@@ -155,7 +161,7 @@ def _refund(connection: Connection, fields: Fields, _: str) -> Fields:
     if given is not None:
         raise RefusedError(409, "already_refunded", f"the money of {charge_id} was given back already: {given[0]}")
     connection.execute("INSERT INTO refund VALUES (?, ?, ?)", [refund_id, charge_id, _text(fields, "reference")])
-    return {"refund_id": refund_id}
+    return _done({"refund_id": refund_id})
 
 
 def _recall(connection: Connection, key: str, asked: bytes) -> Reply | None:
@@ -172,7 +178,8 @@ def _recall(connection: Connection, key: str, asked: bytes) -> Reply | None:
 
 def _remember(connection: Connection, key: str, asked: bytes | None, reply: Reply) -> None:
     connection.execute(
-        "INSERT INTO answer VALUES (?, ?, ?, ?)", [key, asked, reply.status, json.dumps(dict(reply.fields))]
+        "INSERT INTO answer VALUES (?, ?, ?, ?, ?)",
+        [key, asked, reply.status, json.dumps(dict(reply.fields)), reply.effect_made],
     )
 
 

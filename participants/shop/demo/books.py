@@ -1,17 +1,21 @@
-"""Asks each shop database, with plain SQL, what stands in it and which calls reached its service."""
+"""Asks each shop database, and the card provider's, with plain SQL, what stands in it and which calls came."""
 
 from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
+
+from amends import key_uuid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 Row: TypeAlias = tuple[str | int | float | bytes | None, ...]
+
+LEDGER = "default"
 
 CALLS = """
 SELECT method, key, saga_id, step, direction, attempt, begin_time, end_time, outcome, effect_made
@@ -24,22 +28,40 @@ SELECT sku, delivered_count - free_count - (
 ) FROM stock
 """
 
+# The shop gives the provider a saga's id as its reference.
+AUTHORIZED = "SELECT reference, authorization_id FROM authorization WHERE state <> 'voided'"
+CHARGED = "SELECT reference, charge_id FROM charge WHERE charge_id NOT IN (SELECT charge_id FROM refund)"
+MADE_BY_THE_PROVIDER = "SELECT idempotency_key FROM answer WHERE effect_made"
+
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """One kind of thing that an order leaves behind, and how to ask for those that stand."""
+    """One kind of thing that an order leaves behind, and how to ask for those that stand.
+
+    Attributes:
+        participant: who is called for it.
+        name: the kind.
+        standing: asks for the saga and the id of each that stands.
+        keeper: whose database it stands in, if not the participant's.
+    """
 
     participant: str
     name: str
     standing: str
+    keeper: str = ""
+
+    @property
+    def database(self) -> str:
+        """The name of the database that it stands in."""
+        return self.keeper or self.participant
 
 
 THINGS = (
     Thing("orders", "order", "SELECT saga_id, order_id FROM customer_order WHERE state = 'placed'"),
     Thing("inventory", "reservation", "SELECT saga_id, reservation_id FROM reservation WHERE state = 'held'"),
-    Thing("payments", "authorization", "SELECT saga_id, authorization_id FROM authorization WHERE state <> 'voided'"),
+    Thing("payments", "authorization", AUTHORIZED, keeper="cards"),
     Thing("shipping", "shipment", "SELECT saga_id, shipment_id FROM shipment"),
-    Thing("payments", "charge", "SELECT saga_id, charge_id FROM charge"),
+    Thing("payments", "charge", CHARGED, keeper="cards"),
     Thing("notifications", "letter", "SELECT saga_id, message_id FROM message"),
 )
 PARTICIPANTS = tuple(dict.fromkeys(thing.participant for thing in THINGS))
@@ -105,8 +127,18 @@ def read_books(data: Path) -> Books:
 
 
 def read_calls(data: Path, participant: str) -> tuple[ServiceCall, ...]:
-    """The journal of one service."""
-    return tuple(_call(participant, row) for row in query(data / f"{participant}.db", CALLS))
+    """The journal of one service. What payments had done stands in the provider's books, and counts for the first
+    call with its key.
+    """
+    calls = tuple(_call(participant, row) for row in query(data / f"{participant}.db", CALLS))
+    if participant != "payments":
+        return calls
+    made = {key for (key,) in query(data / "cards.db", MADE_BY_THE_PROVIDER)}
+    first = {call.key: call for call in reversed(calls)}.values()
+    return tuple(
+        replace(call, effect_made=True) if call in first and str(key_uuid(LEDGER, call.key)) in made else call
+        for call in calls
+    )
 
 
 def query(database: Path, sql: str, parameters: Sequence[str] = ()) -> list[Row]:
@@ -117,7 +149,7 @@ def query(database: Path, sql: str, parameters: Sequence[str] = ()) -> list[Row]
 
 
 def _read_standing(data: Path, thing: Thing) -> list[Standing]:
-    rows = query(data / f"{thing.participant}.db", thing.standing)
+    rows = query(data / f"{thing.database}.db", thing.standing)
     return [Standing(thing=thing.name, saga_id=str(saga_id), thing_id=str(thing_id)) for saga_id, thing_id in rows]
 
 

@@ -77,7 +77,7 @@ async def _crash(stage: Stage, saga_id: str, console: Console) -> None:
 
     async def authorized() -> str | None:
         rows = query(
-            stage.data / "payments.db", "SELECT authorization_id FROM authorization WHERE saga_id = ?", [saga_id]
+            stage.data / "cards.db", "SELECT authorization_id FROM authorization WHERE reference = ?", [saga_id]
         )
         return str(rows[0][0]) if rows else None
 

@@ -1,4 +1,4 @@
-"""The demo's world: a coordinator and the five services, each a process, in a fresh folder of the checkout."""
+"""The demo's world: a coordinator, the five services and a card provider, each a process, in a fresh folder."""
 
 from __future__ import annotations
 
@@ -61,8 +61,9 @@ class Stage:
         if not self.ledger.is_made_by_the_coordinator:
             await self._migrate()
         await self.start_coordinator()
+        cards = await self._start_cards()
         for name in PARTICIPANTS:
-            self._start_service(name, holds.get(name, ()))
+            self._start_service(name, holds.get(name, ()), cards)
         async with grpc.aio.insecure_channel(self.address) as channel:
             registry = RegistryServiceStub(channel)
             await self.wait_until(
@@ -132,8 +133,21 @@ class Stage:
         services, self._coordinator, self._services = self._services, None, []
         return stop_children(coordinator) + stop_children(services)
 
-    def _start_service(self, name: str, holds: Sequence[str]) -> None:
+    async def _start_cards(self) -> str:
+        """Starts the card provider, which no saga knows of; answers where it listens."""
+        cards = start_child(
+            "cards", ["shop.cards", "--data", str(self.data)], log=self.data / "cards.log", environment=os.environ
+        )
+        self._services.append(cards)
+        port = await self.wait_until(
+            lambda: _listening_port(cards), what="the card provider to listen", timeout_s=START_TIMEOUT_S
+        )
+        return f"127.0.0.1:{port}"
+
+    def _start_service(self, name: str, holds: Sequence[str], cards: str) -> None:
         options = [option for hold in holds for option in ("--hold-reply", hold)]
+        if name == "payments":
+            options += ["--cards", cards]
         command = ["shop.process", name, "--coordinator", self.address, "--data", str(self.data), *options]
         log = self.data / f"{name}.log"
         self._services.append(start_child(name, command, log=log, environment=os.environ))
@@ -169,8 +183,8 @@ async def _exit_code(child: Child) -> int | None:
     return child.process.poll()
 
 
-async def _listening_port(coordinator: Child) -> int | None:
-    found = LISTENING.search(coordinator.output())
+async def _listening_port(child: Child) -> int | None:
+    found = LISTENING.search(child.output())
     return None if found is None else int(found[1])
 
 

@@ -1,15 +1,21 @@
-"""The payments service: sets money aside on cards, gives it back or takes it."""
+"""The payments service: has the card provider set money aside, give it back or take it.
+
+All that it does is done in another company's books, so each handler is an effect outside of its own database: the
+barrier writes down that it begins, the provider is asked under the same key with every attempt, and what came of it is
+written down with the response.
+"""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sqlalchemy import insert, select, update
+import grpc
+from sqlalchemy import MetaData
 
-from amends import Rejected, current_step
-from hosting.database import new_id
-from keyed.calls import Answer, KeyedCalls
-from shop.payments.tables import AUTHORIZED, CAPTURED, VOIDED, authorization, charge
+from amends import Rejected, barrier, current_step
+from hosting.serving import Service
+from shop.cards.client import CardClient, CardRefusedError
 from shop.payments.v1.payments_pb2 import (
     AuthorizeRequest,
     AuthorizeResponse,
@@ -22,101 +28,89 @@ from shop.payments.v1.payments_pb2 import (
 from shop.payments.v1.payments_pb2_grpc import PaymentsServiceServicer
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Generator
 
-    import grpc
-    from sqlalchemy import Connection
+    from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 
-CARD_LIMIT_MINOR_UNITS = 100_000
+    from shop.cards.client import Wire
+
+PAYMENTS = "payments"
 
 
 class Payments(PaymentsServiceServicer):
     """Answers the calls of `shop.payments.v1.PaymentsService`."""
 
-    def __init__(self, calls: KeyedCalls, *, card_limit_minor_units: int = CARD_LIMIT_MINOR_UNITS) -> None:
-        self._calls, self._card_limit = calls, card_limit_minor_units
+    def __init__(self, sessions: async_sessionmaker[AsyncSession], cards: CardClient) -> None:
+        self._sessions, self._cards = sessions, cards
 
     async def Authorize(
         self,
         request: AuthorizeRequest,
         context: grpc.aio.ServicerContext[AuthorizeRequest, Awaitable[AuthorizeResponse]],
     ) -> AuthorizeResponse:
-        return await self._calls.once(request, self._authorize, AuthorizeResponse, context)
+        async with barrier.effect(self._sessions) as effect:
+            with _refusals():
+                authorization_id = await self._cards.authorize(
+                    key=effect.key_uuid,
+                    customer_id=request.customer_id,
+                    minor_units=request.amount.minor_units,
+                    currency_code=request.amount.currency_code,
+                    statement_text=request.statement_text,
+                    reference=current_step().saga_id,
+                )
+            return AuthorizeResponse(authorization_id=authorization_id)
 
     async def Void(
         self,
         request: VoidRequest,
         context: grpc.aio.ServicerContext[VoidRequest, Awaitable[VoidResponse]],
     ) -> VoidResponse:
-        return await self._calls.once(request, _void, VoidResponse, context)
+        async with barrier.effect(self._sessions) as effect:
+            # The action's key finds what was begun as well as what is done, and keeps a late request from arriving.
+            with _refusals():
+                await self._cards.void(
+                    key=effect.key_uuid,
+                    authorization_id=request.authorization_id,
+                    authorization_key=effect.action_key_uuid,
+                    reference=current_step().saga_id,
+                )
+            return VoidResponse()
 
     async def Capture(
         self,
         request: CaptureRequest,
         context: grpc.aio.ServicerContext[CaptureRequest, Awaitable[CaptureResponse]],
     ) -> CaptureResponse:
-        return await self._calls.once(request, _capture, CaptureResponse, context)
+        async with barrier.effect(self._sessions) as effect:
+            with _refusals():
+                charge_id = await self._cards.capture(
+                    key=effect.key_uuid,
+                    authorization_id=request.authorization_id,
+                    reference=current_step().saga_id,
+                )
+            return CaptureResponse(charge_id=charge_id)
 
     async def FindAuthorization(
         self,
         request: FindAuthorizationRequest,
         context: grpc.aio.ServicerContext[FindAuthorizationRequest, Awaitable[AuthorizeResponse]],
     ) -> AuthorizeResponse:
-        return await self._calls.look_up(request, _find)
-
-    def _authorize(self, connection: Connection, request: AuthorizeRequest) -> Answer[AuthorizeResponse]:
-        if request.amount.minor_units > self._card_limit:
-            raise Rejected("card declined: the amount is over the card's limit", reason="CARD_DECLINED")
-        authorization_id, step = new_id("auth"), current_step()
-        connection.execute(
-            insert(authorization).values(
-                authorization_id=authorization_id,
-                customer_id=request.customer_id,
-                minor_units=request.amount.minor_units,
-                currency_code=request.amount.currency_code,
-                statement_text=request.statement_text,
-                state=AUTHORIZED,
-                saga_id=step.saga_id,
-                action_key=step.key,
-            )
-        )
-        return Answer(AuthorizeResponse(authorization_id=authorization_id))
+        async with barrier.effect(self._sessions) as effect:
+            authorization_id = await self._cards.find(effect.action_key_uuid)
+            if authorization_id is None:
+                raise Rejected("the card provider has no such authorisation yet", code=grpc.StatusCode.NOT_FOUND)
+            return AuthorizeResponse(authorization_id=authorization_id)
 
 
-def _void(connection: Connection, request: VoidRequest) -> Answer[VoidResponse]:
-    made = authorization.c
-    by_id = made.authorization_id == request.authorization_id
-    which = by_id if request.authorization_id else made.action_key == current_step().action_key
-    row = connection.execute(select(made.authorization_id, made.state).where(which)).one_or_none()
-    if row is not None and row.state == CAPTURED:
-        raise Rejected(f"the money of {row.authorization_id} was taken already: refund it", reason="ALREADY_CAPTURED")
-    if row is None or row.state == VOIDED:
-        return Answer(VoidResponse(), effect_made=False)
-    connection.execute(update(authorization).where(made.authorization_id == row.authorization_id).values(state=VOIDED))
-    return Answer(VoidResponse())
+def payments_at(cards: Wire) -> Service:
+    """The service that has a provider do its work; it keeps nothing but the barrier's rows."""
+    return Service(MetaData(), lambda database: Payments(database.sessions, CardClient(cards)))
 
 
-def _capture(connection: Connection, request: CaptureRequest) -> Answer[CaptureResponse]:
-    made = authorization.c
-    captured = connection.execute(
-        update(authorization)
-        .where(made.authorization_id == request.authorization_id, made.state == AUTHORIZED)
-        .values(state=CAPTURED)
-    )
-    if captured.rowcount == 0:
-        raise Rejected(f"no authorisation {request.authorization_id!r} stands", reason="NOT_AUTHORIZED")
-    charge_id = new_id("charge")
-    connection.execute(
-        insert(charge).values(
-            charge_id=charge_id, authorization_id=request.authorization_id, saga_id=current_step().saga_id
-        )
-    )
-    return Answer(CaptureResponse(charge_id=charge_id))
-
-
-def _find(connection: Connection) -> AuthorizeResponse | None:
-    made = authorization.c
-    found: str | None = connection.execute(
-        select(made.authorization_id).where(made.action_key == current_step().action_key)
-    ).scalar_one_or_none()
-    return None if found is None else AuthorizeResponse(authorization_id=found)
+@contextmanager
+def _refusals() -> Generator[None]:
+    """Tells a no of the provider, which proves that nothing was done, as one of ours; all else proves nothing."""
+    try:
+        yield
+    except CardRefusedError as no:
+        raise Rejected(no.message, reason=no.code.upper()) from no

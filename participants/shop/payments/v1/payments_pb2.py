@@ -26,7 +26,7 @@ from amends.v1 import annotations_pb2 as amends_dot_v1_dot_annotations__pb2
 from shop.money.v1 import money_pb2 as shop_dot_money_dot_v1_dot_money__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fshop/payments/v1/payments.proto\x12\x10shop.payments.v1\x1a\x1b\x61mends/v1/annotations.proto\x1a\x19shop/money/v1/money.proto\"e\n\x10\x41uthorizeRequest\x12\x13\n\x0b\x63ustomer_id\x18\x01 \x01(\t\x12$\n\x06\x61mount\x18\x02 \x01(\x0b\x32\x14.shop.money.v1.Money\x12\x16\n\x0estatement_text\x18\x03 \x01(\t\"-\n\x11\x41uthorizeResponse\x12\x18\n\x10\x61uthorization_id\x18\x01 \x01(\t\"7\n\x0bVoidRequest\x12\x18\n\x10\x61uthorization_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x0e\n\x0cVoidResponse\"*\n\x0e\x43\x61ptureRequest\x12\x18\n\x10\x61uthorization_id\x18\x01 \x01(\t\"$\n\x0f\x43\x61ptureResponse\x12\x11\n\tcharge_id\x18\x01 \x01(\t\"\x1a\n\x18\x46indAuthorizationRequest2\x95\x03\n\x0fPaymentsService\x12y\n\tAuthorize\x12\".shop.payments.v1.AuthorizeRequest\x1a#.shop.payments.v1.AuthorizeResponse\"#\xca\xd4\x18\x1f\n\x04Void\x12\x11\x46indAuthorization\x1a\x02\x08\x02 \x02\x12\x45\n\x04Void\x12\x1d.shop.payments.v1.VoidRequest\x1a\x1e.shop.payments.v1.VoidResponse\x12Z\n\x07\x43\x61pture\x12 .shop.payments.v1.CaptureRequest\x1a!.shop.payments.v1.CaptureResponse\"\n\xca\xd4\x18\x06\x1a\x02\x08\x02 \x02\x12\x64\n\x11\x46indAuthorization\x12*.shop.payments.v1.FindAuthorizationRequest\x1a#.shop.payments.v1.AuthorizeResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fshop/payments/v1/payments.proto\x12\x10shop.payments.v1\x1a\x1b\x61mends/v1/annotations.proto\x1a\x19shop/money/v1/money.proto\"e\n\x10\x41uthorizeRequest\x12\x13\n\x0b\x63ustomer_id\x18\x01 \x01(\t\x12$\n\x06\x61mount\x18\x02 \x01(\x0b\x32\x14.shop.money.v1.Money\x12\x16\n\x0estatement_text\x18\x03 \x01(\t\"-\n\x11\x41uthorizeResponse\x12\x18\n\x10\x61uthorization_id\x18\x01 \x01(\t\"7\n\x0bVoidRequest\x12\x18\n\x10\x61uthorization_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x0e\n\x0cVoidResponse\"*\n\x0e\x43\x61ptureRequest\x12\x18\n\x10\x61uthorization_id\x18\x01 \x01(\t\"$\n\x0f\x43\x61ptureResponse\x12\x11\n\tcharge_id\x18\x01 \x01(\t\"\x1a\n\x18\x46indAuthorizationRequest2\xa5\x03\n\x0fPaymentsService\x12y\n\tAuthorize\x12\".shop.payments.v1.AuthorizeRequest\x1a#.shop.payments.v1.AuthorizeResponse\"#\xca\xd4\x18\x1f\n\x04Void\x12\x11\x46indAuthorization\x1a\x02\x08\x02 \x03\x12M\n\x04Void\x12\x1d.shop.payments.v1.VoidRequest\x1a\x1e.shop.payments.v1.VoidResponse\"\x06\xca\xd4\x18\x02 \x03\x12Z\n\x07\x43\x61pture\x12 .shop.payments.v1.CaptureRequest\x1a!.shop.payments.v1.CaptureResponse\"\n\xca\xd4\x18\x06\x1a\x02\x08\x02 \x03\x12l\n\x11\x46indAuthorization\x12*.shop.payments.v1.FindAuthorizationRequest\x1a#.shop.payments.v1.AuthorizeResponse\"\x06\xca\xd4\x18\x02 \x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,9 +34,13 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'shop.payments.v1.payments_p
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_PAYMENTSSERVICE'].methods_by_name['Authorize']._loaded_options = None
-  _globals['_PAYMENTSSERVICE'].methods_by_name['Authorize']._serialized_options = b'\312\324\030\037\n\004Void\022\021FindAuthorization\032\002\010\002 \002'
+  _globals['_PAYMENTSSERVICE'].methods_by_name['Authorize']._serialized_options = b'\312\324\030\037\n\004Void\022\021FindAuthorization\032\002\010\002 \003'
+  _globals['_PAYMENTSSERVICE'].methods_by_name['Void']._loaded_options = None
+  _globals['_PAYMENTSSERVICE'].methods_by_name['Void']._serialized_options = b'\312\324\030\002 \003'
   _globals['_PAYMENTSSERVICE'].methods_by_name['Capture']._loaded_options = None
-  _globals['_PAYMENTSSERVICE'].methods_by_name['Capture']._serialized_options = b'\312\324\030\006\032\002\010\002 \002'
+  _globals['_PAYMENTSSERVICE'].methods_by_name['Capture']._serialized_options = b'\312\324\030\006\032\002\010\002 \003'
+  _globals['_PAYMENTSSERVICE'].methods_by_name['FindAuthorization']._loaded_options = None
+  _globals['_PAYMENTSSERVICE'].methods_by_name['FindAuthorization']._serialized_options = b'\312\324\030\002 \003'
   _globals['_AUTHORIZEREQUEST']._serialized_start=109
   _globals['_AUTHORIZEREQUEST']._serialized_end=210
   _globals['_AUTHORIZERESPONSE']._serialized_start=212
@@ -52,5 +56,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FINDAUTHORIZATIONREQUEST']._serialized_start=414
   _globals['_FINDAUTHORIZATIONREQUEST']._serialized_end=440
   _globals['_PAYMENTSSERVICE']._serialized_start=443
-  _globals['_PAYMENTSSERVICE']._serialized_end=848
+  _globals['_PAYMENTSSERVICE']._serialized_end=864
 # @@protoc_insertion_point(module_scope)

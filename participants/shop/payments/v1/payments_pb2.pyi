@@ -57,7 +57,7 @@ class AuthorizeResponse(_message.Message):
 
     AUTHORIZATION_ID_FIELD_NUMBER: _builtins.int
     authorization_id: _builtins.str
-    """Its id, chosen by the service."""
+    """Its id, chosen by the card provider."""
     def __init__(
         self,
         *,
@@ -144,7 +144,7 @@ class CaptureResponse(_message.Message):
 
     CHARGE_ID_FIELD_NUMBER: _builtins.int
     charge_id: _builtins.str
-    """Its id, chosen by the service."""
+    """Its id, chosen by the card provider."""
     def __init__(
         self,
         *,

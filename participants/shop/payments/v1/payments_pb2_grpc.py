@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class PaymentsServiceStub(object):
-    """Authorises and charges cards. Every method is safe to repeat with the same idempotency key.
+    """Authorises and charges cards, at a card provider. Every method keeps the rules of the barrier.
     """
 
     def __init__(self, channel):
@@ -58,7 +58,7 @@ class PaymentsServiceStub(object):
 
 
 class PaymentsServiceServicer(object):
-    """Authorises and charges cards. Every method is safe to repeat with the same idempotency key.
+    """Authorises and charges cards, at a card provider. Every method keeps the rules of the barrier.
     """
 
     def Authorize(self, request, context):
@@ -126,7 +126,7 @@ def add_PaymentsServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class PaymentsService(object):
-    """Authorises and charges cards. Every method is safe to repeat with the same idempotency key.
+    """Authorises and charges cards, at a card provider. Every method keeps the rules of the barrier.
     """
 
     @staticmethod

@@ -13,7 +13,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class PaymentsServiceStub:
-    """Authorises and charges cards. Every method is safe to repeat with the same idempotency key."""
+    """Authorises and charges cards, at a card provider. Every method keeps the rules of the barrier."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Authorize: _aio.UnaryUnaryMultiCallable[_payments_pb2.AuthorizeRequest, _payments_pb2.AuthorizeResponse]
@@ -34,7 +34,7 @@ class PaymentsServiceStub:
     """
 
 class PaymentsServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Authorises and charges cards. Every method is safe to repeat with the same idempotency key."""
+    """Authorises and charges cards, at a card provider. Every method keeps the rules of the barrier."""
 
     @_abc_1.abstractmethod
     def Authorize(

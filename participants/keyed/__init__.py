@@ -1,1 +1,0 @@
-"""Each idempotency key's work done once, in one transaction with a memory of it."""
