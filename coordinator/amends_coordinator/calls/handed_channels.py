@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from amends_coordinator.calls.sending import send
+from amends_coordinator.calls.sending import NOT_ENOUGH_TIME_US, send
 from amends_coordinator.core.answer import Answer
 from amends_coordinator.core.states import Outcome
 
@@ -50,7 +50,9 @@ class HandedChannels:
     async def call(self, request: CallRequest) -> Answer:
         """See `ports.participants.Participants.call`."""
         timeout_us = min(request.timeout_us, request.deadline_time - self._clock.now())
-        deadline = asyncio.timeout(max(0, timeout_us) / 1e6)
+        if timeout_us < NOT_ENOUGH_TIME_US:
+            return Answer(outcome=Outcome.NOT_SENT, message="the deadline came before the call could be sent")
+        deadline = asyncio.timeout(timeout_us / 1e6)
         try:
             async with deadline:
                 return await self._around(request, lambda: self._send(request))

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     Method: TypeAlias = grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
 
 
+NOT_ENOUGH_TIME_US = 500
+"""A call with less time than this left is not sent: some handlers would begin although nobody waits any more. Half of
+the shortest timeout that a definition may have, or such a call would never be sent."""
+
+
 async def send(
     method: Method,
     request: CallRequest,

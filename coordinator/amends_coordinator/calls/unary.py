@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from amends_coordinator.calls.capacity import Capacity, Slot, WithdrawnError
 from amends_coordinator.calls.channels import Channels
 from amends_coordinator.calls.secrets import Secrets
-from amends_coordinator.calls.sending import send
+from amends_coordinator.calls.sending import NOT_ENOUGH_TIME_US, send
 from amends_coordinator.core.answer import Answer
 from amends_coordinator.core.ids import IdempotencyKey, Instant
 from amends_coordinator.core.states import Direction, Outcome
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from amends_coordinator.ports.directory import Directory
     from amends_coordinator.ports.ledger import InstanceRow
     from amends_coordinator.ports.participants import CallRequest
-
-NOT_ENOUGH_TIME_US = 500
-"""A call with less time than this left is not sent: some handlers would begin although nobody waits any more. Half of
-the shortest timeout that a definition may have, or such a call would never be sent."""
 
 
 class UnaryParticipants:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from amends.participant.context import Direction, StepKind
 from amends.participant.guards import about_to_commit
-from amends.testing.in_process import ProcessDied
+from amends.testing.in_process_context import ProcessDied
 from amends.testing.journal import Called, CoordinatorFailed, Delivered, Died, Heard, Replied, Written
 from amends.testing.seam import CallSite, Change, WriteSite
 from amends_coordinator.bootstrap import Surrounding
@@ -33,6 +33,7 @@ class Around(Surrounding):
         died: is called with the name of a participant whose process dies, in whatever thread that happens.
 
     Attributes:
+        is_dead: whether the incarnation was killed: it hears nothing any more.
         leaves_calls_behind: whether calls that are given up run on at the participant, because nobody tells it.
     """
 
@@ -46,6 +47,7 @@ class Around(Surrounding):
         died: Callable[[str], None],
     ) -> None:
         self._fault, self._note, self._later, self._written, self._died = fault, note, later, written, died
+        self.is_dead = False
         self.leaves_calls_behind = False
 
     async def call(self, request: CallRequest, send: Callable[[], Awaitable[Answer]]) -> Answer:
@@ -54,8 +56,11 @@ class Around(Surrounding):
         self._note(Called(site))
         heard: Answer | None = None
         try:
-            heard = await self._fault.call(site, lambda: self._deliver(site, send))
-            return heard
+            answer = await self._fault.call(site, lambda: self._deliver(site, send))
+            if self.is_dead:
+                await asyncio.Event().wait()  # until this task is cancelled, as everything of a killed process is
+            heard = answer
+            return answer
         finally:
             self._note(Heard(site, heard))
 

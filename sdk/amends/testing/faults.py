@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from amends.testing import answers
-from amends.testing.in_process import ProcessDied
+from amends.testing.in_process_context import ProcessDied
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -240,6 +240,7 @@ class Rehearsal:
         if killed is None:
             return
         killed.coordinator.kill()
+        killed.around.is_dead = True
         killed.around.leaves_calls_behind = orphans is Orphans.RUN_ON
         self.note(CoordinatorKilled(killed.node))
         self._front.cancel_all()
