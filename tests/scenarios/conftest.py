@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.conformance.barrier.conftest import barred_postgres, empty_postgres, rig, sqlite_url
 from tests.timelines.databases import ledger_url
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-__all__ = ["ledger_url", "no_traceback"]
+__all__ = ["barred_postgres", "empty_postgres", "ledger_url", "no_traceback", "rig", "sqlite_url"]
 
 
 @pytest.fixture(autouse=True)
