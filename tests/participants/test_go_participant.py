@@ -153,7 +153,7 @@ async def test_a_saga_that_is_rolled_back(place: Process, books: Books) -> None:
 
 
 async def test_a_saga_that_never_hears_of_its_step(place: Process, books: Books, channel: grpc.aio.Channel) -> None:
-    """V2, V3: the step waits for somebody's lock until nobody waits for it. Its lookup proves that it never will
+    """S4, V2, V3: the step waits for somebody's lock until nobody waits for it. Its lookup proves that it never will
     happen, and a copy of the call that comes after the saga has ended is refused.
     """
     ann = books.open_account("ann-waits")

@@ -137,7 +137,7 @@ async def test_a_compensation_undoes_once(served: Served) -> None:
 
 
 async def test_a_null_compensation_leaves_a_mark(served: Served) -> None:
-    """F04, V11: with no action before it, it succeeds, and the action that comes late is refused for ever."""
+    """S4, F04, V11: with no action before it, it succeeds, and the action that comes late is refused for ever."""
     ann = served.books.open_account("ann-null")
     step = served.step("null")
     assert [await step.give_back(), await step.give_back()] == [GiveBackResponse()] * 2
