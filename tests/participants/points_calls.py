@@ -25,6 +25,7 @@ CALL_BOUND_S = 10.0
 BEGUN_WITH = 100
 """How many points a customer of a test has."""
 
+Request = TypeVar("Request", SpendRequest, FindSpendRequest)
 Response = TypeVar("Response", SpendResponse, GiveBackResponse)
 
 
@@ -82,6 +83,16 @@ class Step:
         request = SpendRequest(customer_id=customer, point_count=count)
         return await _outcome(self._stub.Spend(request, metadata=self._metadata.of("action"), timeout=CALL_BOUND_S))
 
+    async def abort_reasons(self, *, customer: str) -> list[object]:
+        """Why the action, the action once more, and the lookup want the saga to be rolled back."""
+        request = SpendRequest(customer_id=customer, point_count=10)
+        reasons = [
+            await abort_reason(self._stub.Spend(request, metadata=self._metadata.of("action"), timeout=CALL_BOUND_S))
+            for _ in range(2)
+        ]
+        found = self._stub.FindSpend(FindSpendRequest(), metadata=self._metadata.of("lookup"), timeout=CALL_BOUND_S)
+        return [*reasons, await abort_reason(found)]
+
     async def unmarked(self) -> SpendResponse | Refused:
         """The action, called by somebody who is no coordinator."""
         return await _outcome(self._stub.Spend(SpendRequest(), timeout=CALL_BOUND_S))
@@ -95,6 +106,12 @@ class Step:
         """The lookup."""
         metadata = self._metadata.of("lookup")
         return await _outcome(self._stub.FindSpend(FindSpendRequest(), metadata=metadata, timeout=CALL_BOUND_S))
+
+
+async def abort_reason(call: grpc.aio.UnaryUnaryCall[Request, SpendResponse]) -> object:
+    """Why a call that succeeded wants its saga to be rolled back; None if it doesn't."""
+    await call
+    return (await call.trailing_metadata()).get("amends-abort-bin")
 
 
 async def _outcome(call: Awaitable[Response]) -> Response | Refused:
@@ -115,10 +132,10 @@ class Books:
         """A connection of an outsider, who commits himself."""
         return psycopg.connect(self._url)
 
-    def open_account(self, customer: str) -> str:
+    def open_account(self, customer: str, *, watched: bool = False) -> str:
         """A customer with points."""
         with closing(self.connect()) as connection, connection:
-            connection.execute("INSERT INTO account VALUES (%s, %s)", (customer, BEGUN_WITH))
+            connection.execute("INSERT INTO account VALUES (%s, %s, %s)", (customer, BEGUN_WITH, watched))
         return customer
 
     def points(self, customer: str) -> object:

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
     from tests.postgres import PostgresServer
 
+ANNOUNCED_BOUND_S = 30.0
+
 pytestmark = [pytest.mark.crash, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 GONE = Refused(code=grpc.StatusCode.FAILED_PRECONDITION, sealed=True)
@@ -111,7 +113,7 @@ def _books(database: str, program: PointsProcess) -> Books:
 
 async def announced(place: Process, *, count: int) -> None:
     """Wait until so many instances are announced."""
-    async with grpc.aio.insecure_channel(place.address) as channel:
+    async with asyncio.timeout(ANNOUNCED_BOUND_S), grpc.aio.insecure_channel(place.address) as channel:
         registry = RegistryServiceStub(channel)
         while True:
             listed = await registry.ListParticipants(ListParticipantsRequest(), timeout=CALL_BOUND_S)

@@ -157,6 +157,16 @@ async def test_elsewhere_nothing_is_null(served: Served) -> None:
     assert isinstance(await step.spend(customer=ann), SpendResponse)
 
 
+async def test_a_soft_abort_is_said_again(served: Served) -> None:
+    """V7: what was done although the saga is to be rolled back is answered so by every copy and by the lookup."""
+    ann = served.books.open_account("ann-watched", watched=True)
+    step = served.step("watched")
+    assert await step.abort_reasons(customer=ann) == [b"this customer is watched"] * 3
+    assert served.books.points(ann) == BEGUN_WITH - 10
+    assert await step.give_back() == GiveBackResponse()
+    assert served.books.points(ann) == BEGUN_WITH
+
+
 async def test_a_compensation_waits_for_its_action(served: Served) -> None:
     """V8: an action that is running when the compensation comes is undone, not overtaken."""
     ann = served.books.open_account("ann-overtaken")

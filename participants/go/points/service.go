@@ -28,8 +28,8 @@ type Service struct {
 // Spend takes points from a customer.
 func (service *Service) Spend(ctx context.Context, request *pointsv1.SpendRequest) (*pointsv1.SpendResponse, error) {
 	return amends.Action(ctx, service.Barrier, request,
-		func(ctx context.Context, tx pgx.Tx, _ *amends.Step) (*pointsv1.SpendResponse, error) {
-			return spend(ctx, tx, request)
+		func(ctx context.Context, tx pgx.Tx, step *amends.Step) (*pointsv1.SpendResponse, error) {
+			return spend(ctx, tx, step, request)
 		})
 }
 
@@ -52,12 +52,15 @@ func (service *Service) FindSpend(ctx context.Context, _ *pointsv1.FindSpendRequ
 	return amends.Lookup[*pointsv1.SpendResponse](ctx, service.Barrier)
 }
 
-func spend(ctx context.Context, tx pgx.Tx, request *pointsv1.SpendRequest) (*pointsv1.SpendResponse, error) {
+func spend(
+	ctx context.Context, tx pgx.Tx, step *amends.Step, request *pointsv1.SpendRequest,
+) (*pointsv1.SpendResponse, error) {
 	if request.GetPointCount() < 1 {
 		return nil, &amends.Rejected{Code: codes.InvalidArgument, Reason: "NO_POINTS", Message: "spend at least one point"}
 	}
 	var held, left int32
-	err := tx.QueryRow(ctx, heldSQL, request.GetCustomerId()).Scan(&held)
+	var watched bool
+	err := tx.QueryRow(ctx, heldSQL, request.GetCustomerId()).Scan(&held, &watched)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, &amends.Rejected{Code: codes.NotFound, Reason: "NO_CUSTOMER", Message: "there is no such customer"}
 	}
@@ -69,12 +72,15 @@ func spend(ctx context.Context, tx pgx.Tx, request *pointsv1.SpendRequest) (*poi
 			Code: codes.FailedPrecondition, Reason: "TOO_FEW_POINTS", Message: "the customer has fewer points than that",
 		}
 	}
+	if watched {
+		step.AbortSaga("this customer is watched") // done, but roll the saga back
+	}
 	spendID := "spend-" + rand.Text()
 	_, err = tx.Exec(ctx, spendSQL, spendID, request.GetCustomerId(), request.GetPointCount())
 	return &pointsv1.SpendResponse{SpendId: spendID, LeftCount: left}, err
 }
 
-const heldSQL = `SELECT point_count FROM account WHERE customer_id = $1 FOR UPDATE`
+const heldSQL = `SELECT point_count, watched FROM account WHERE customer_id = $1 FOR UPDATE`
 
 const spendSQL = `
 WITH taken AS (UPDATE account SET point_count = point_count - $3 WHERE customer_id = $2)

@@ -1,6 +1,7 @@
 CREATE TABLE IF NOT EXISTS account (
     customer_id TEXT PRIMARY KEY,
-    point_count INTEGER NOT NULL CHECK (point_count >= 0)
+    point_count INTEGER NOT NULL CHECK (point_count >= 0),
+    watched     BOOLEAN NOT NULL DEFAULT false
 );
 CREATE TABLE IF NOT EXISTS spend (
     spend_id    TEXT PRIMARY KEY,

@@ -61,7 +61,7 @@ class PointsServiceServicer(object):
     def Spend(self, request, context):
         """Takes points from a customer. Refused with `FAILED_PRECONDITION` when there are fewer (`TOO_FEW_POINTS`), with
         `NOT_FOUND` when there is no such customer (`NO_CUSTOMER`), with `INVALID_ARGUMENT` when it isn't at least one
-        (`NO_POINTS`).
+        (`NO_POINTS`). Asks for the saga to be rolled back when the customer is watched.
         A lookup answers what its action answers, so both share one response.
         buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
         """

@@ -21,7 +21,7 @@ class PointsServiceStub:
     Spend: _aio.UnaryUnaryMultiCallable[_points_pb2.SpendRequest, _points_pb2.SpendResponse]
     """Takes points from a customer. Refused with `FAILED_PRECONDITION` when there are fewer (`TOO_FEW_POINTS`), with
     `NOT_FOUND` when there is no such customer (`NO_CUSTOMER`), with `INVALID_ARGUMENT` when it isn't at least one
-    (`NO_POINTS`).
+    (`NO_POINTS`). Asks for the saga to be rolled back when the customer is watched.
     A lookup answers what its action answers, so both share one response.
     buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
     """
@@ -49,7 +49,7 @@ class PointsServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_points_pb2.SpendResponse]:
         """Takes points from a customer. Refused with `FAILED_PRECONDITION` when there are fewer (`TOO_FEW_POINTS`), with
         `NOT_FOUND` when there is no such customer (`NO_CUSTOMER`), with `INVALID_ARGUMENT` when it isn't at least one
-        (`NO_POINTS`).
+        (`NO_POINTS`). Asks for the saga to be rolled back when the customer is watched.
         A lookup answers what its action answers, so both share one response.
         buf:lint:ignore RPC_REQUEST_RESPONSE_UNIQUE
         """
