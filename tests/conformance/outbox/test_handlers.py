@@ -59,13 +59,15 @@ async def test_a_repeated_call_publishes_nothing_more(rig: Rig, stage: barred.St
     assert rig.written() == [("order-1", "placed")]
 
 
-@pytest.mark.parametrize("fault", [Rejected("card declined"), LookupError("a bug")], ids=["rejected", "raised"])
-async def test_a_handler_that_fails_published_nothing(rig: Rig, stage: barred.Stage, fault: BaseException) -> None:
+@pytest.mark.parametrize("fault", [Rejected, LookupError])
+async def test_a_handler_that_fails_published_nothing(
+    rig: Rig, stage: barred.Stage, fault: type[BaseException]
+) -> None:
     """O1: neither a refusal nor an error leaves an event behind."""
 
     def fail(session: Session) -> Message:
         placed(session)
-        raise fault
+        raise fault("card declined")
 
     stage.handlers.do = fail
     answer = await stage.do(barred.Step(saga_id="order-1"))
