@@ -75,6 +75,10 @@ proto: $(VENV)/.ready $(PROTO_VENV)/.ready ## Generate Python code and stubs fro
 proto-go: $(PROTO_VENV)/.ready ## Generate the Go code of participants/go from the protos (needs Go)
 	@$(PROTO_VENV)/bin/python tools/generate_go.py
 
+.PHONY: trace-demo
+trace-demo: $(VENV)/.ready ## Three orders of the shop as traces: one goes through, one is undone, one survives a kill
+	@$(RUN)/python -m tests.telemetry.demo $(ARGS)
+
 .PHONY: explore
 explore: $(VENV)/.ready ## Explore the core: every interleaving of small sagas (some minutes on two cores)
 	@$(RUN)/python -m tests.properties.explore $(ARGS)

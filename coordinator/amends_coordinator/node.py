@@ -29,6 +29,7 @@ from amends_coordinator.participants_file import read_participants
 from amends_coordinator.ports.ledger import LedgerError
 from amends_coordinator.system import SystemClock, SystemIds
 from amends_coordinator.telemetry import names
+from amends_coordinator.telemetry.catching_up import emit_again
 from amends_coordinator.telemetry.logs import LogTelemetry
 from amends_coordinator.telemetry.telling import TellingTelemetry
 
@@ -157,7 +158,10 @@ class Coordinator:
             _log.info(names.NODE_STOPPED, **{names.NODE: self.node})
 
     async def _measure(self, exports: Exports) -> None:
-        """Ask the ledger now and then what stands in it, for the metrics."""
+        """Emit what a killed incarnation may have kept, then ask the ledger now and then what stands in it."""
+        if exports.traces is not None:
+            with suppress(LedgerError):
+                await emit_again(self._ledger, exports.traces, node=self.node)
         exports.gauges.watch(last_pass=lambda: self._engine.last_pass_time, loads=self._participants.loads)
         while True:
             with suppress(LedgerError):  # told by the sweeper, which can't reach it either

@@ -12,6 +12,7 @@ from amends import ParticipantServer
 from hosting.database import open_database
 from hosting.holds import HeldReplies, ReplyHold
 from hosting.journal import Journal
+from hosting.spans import exported_spans
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
@@ -58,8 +59,9 @@ def database_path(data: Path, name: str) -> Path:
 
 async def run(name: str, service: Service, place: Place) -> None:
     """Serves as the participant of this name until the process is told to stop."""
-    async with hosted(name, service, place) as server:
-        await server.serve()
+    with exported_spans(name):
+        async with hosted(name, service, place) as server:
+            await server.serve()
 
 
 @asynccontextmanager

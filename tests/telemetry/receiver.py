@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +72,7 @@ class Receiver(TraceServiceServicer, MetricsServiceServicer):
         default_factory=dict[tuple[str, frozenset[tuple[str, str]]], float]
     )
     metric_exports: int = 0
+    _known: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
 
     async def Export(self, request: Any, context: Context) -> Any:  # Any: two services have a method of this name
         """Take spans or metrics."""
@@ -110,7 +112,11 @@ class Receiver(TraceServiceServicer, MetricsServiceServicer):
         for of_resource in request.resource_spans:
             service = str(_attributes(of_resource.resource.attributes).get("service.name", ""))
             for of_scope in of_resource.scope_spans:
-                self.spans += (_span(service, span) for span in of_scope.spans)
+                for span in map(partial(_span, service), of_scope.spans):
+                    known = (span.trace_id, span.span_id)
+                    if known not in self._known:  # what comes again is the same span, as backends have it
+                        self._known.add(known)
+                        self.spans.append(span)
 
     def _take_metrics(self, request: ExportMetricsServiceRequest) -> None:
         self.metric_exports += 1
@@ -141,7 +147,7 @@ async def receiver() -> AsyncGenerator[Receiver]:
     try:
         yield taking
     finally:
-        await asyncio.shield(server.stop(0))
+        await asyncio.shield(server.stop(1))
 
 
 def _span(service: str, span: OtlpSpan) -> Span:

@@ -84,7 +84,7 @@ class Exports:
         self._meters = MeterProvider(_readers(settings), resource=resource, shutdown_on_exit=False)
         self.metrics = Metrics(self._meters.get_meter("amends_coordinator"), self.gauges)
         self._processor = _span_processor(settings) if settings.otlp_endpoint else None
-        self._traces = (
+        self.traces = (
             None
             if self._processor is None
             else SagaTraces(self._processor, resource=resource, ratio=settings.ratio, slow_us=settings.slow_us)
@@ -92,7 +92,7 @@ class Exports:
 
     def telemetry(self, told: Telemetry) -> Telemetry:
         """The telemetry port that tells `told`, and exports."""
-        return ExportingTelemetry(told, metrics=self.metrics, traces=self._traces)
+        return ExportingTelemetry(told, metrics=self.metrics, traces=self.traces)
 
     def close(self) -> None:
         """Send what is left, as far as that is possible within a moment. What hangs then is left to its own thread."""
