@@ -56,7 +56,7 @@ reserve.compensated_by(Release(reservation_id=reserve.response.reservation_id))
 authorize = order.step(
     "authorize", Authorize(customer_id=wanted.customer_id, amount=wanted.total, statement_text="SHOP")
 )
-authorize.compensated_by(Void(authorization_id=authorize.response.authorization_id, reason="order failed"), by_key=True)
+authorize.compensated_by(Void(authorization_id=authorize.response.authorization_id, reason="order failed"))
 
 ship = order.pivot(
     "ship",

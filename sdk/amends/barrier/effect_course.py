@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
 
 class EffectState(StrEnum):
-    """What is known of an action when its compensation or its lookup comes."""
+    """What is known of an action when its compensation or its lookup comes. Of one that never ran no body hears: there
+    is nothing to undo or to ask for.
+    """
 
-    NEVER = "never"
-    """It did not run and never will. There is nothing to undo, so a compensation's body doesn't run either."""
     STARTED = "started"
     """It was begun. Whether it happened only the provider knows: ask by the action's key."""
     DONE = "done"
