@@ -35,6 +35,7 @@ class InProcessContext(grpc.aio.ServicerContext[Any, Any]):
         self.messages: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=1)
         self.set_code_name: grpc.StatusCode | None = None
         self.set_details_text = ""
+        self._loop = asyncio.get_running_loop()  # a plain handler asks from a thread without one
         self._deadline_s = deadline_s
 
     async def read(self) -> Any:
@@ -113,7 +114,7 @@ class InProcessContext(grpc.aio.ServicerContext[Any, Any]):
         """Seconds until the deadline; None where there is none."""
         if self._deadline_s is None:
             return None
-        return max(0.0, self._deadline_s - asyncio.get_running_loop().time())
+        return max(0.0, self._deadline_s - self._loop.time())
 
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:
         """See gRPC."""
