@@ -7,7 +7,17 @@ from __future__ import annotations
 
 from grpc import StatusCode
 
-from amends import Codes, Committed, OnUnknown, Saga, SagaClient, method
+from amends import (
+    Codes,
+    Committed,
+    OnUnknown,
+    ParticipantServer,
+    Rejected,
+    Saga,
+    SagaClient,
+    SyncStepInterceptor,
+    method,
+)
 from tests.typing.good import Book, CancelBooking, Charge, Issue, Mail, Quote, book, errand, quote, trip, wanted
 from typed.v1.typed_pb2 import (
     BookResponse,
@@ -47,6 +57,9 @@ trip.on_compensated("s", Mail(template=trip.failure))  # M30 a whole failure int
 book.compensated_by(CancelBooking(), by_key=True, nothing_to_undo_codes=StatusCode.ABORTED)  # M31 one code
 
 trip.step("t", Charge(), participant=wanted.seats)  # M32 a number where a participant's name is wanted
+
+Rejected("no", code="NOT_FOUND")  # M33 a name where a code is wanted
+ParticipantServer("x", coordinator="y:1", interceptors=[SyncStepInterceptor("x")])  # M34 a synchronous server's
 
 
 async def start_and_wait(client: SagaClient) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import assert_type
 
+import grpc
 from grpc import StatusCode
 
 from amends import (
+    Announcer,
     Codes,
     Committed,
     Compensated,
@@ -15,13 +18,20 @@ from amends import (
     CompensationFailurePolicy,
     Guarantee,
     Method,
+    NotDone,
     OnUnknown,
+    ParticipantServer,
+    Rejected,
     Retry,
     Saga,
     SagaClient,
     SagaFailure,
     SagaHandle,
     Step,
+    StepInterceptor,
+    SyncAnnouncer,
+    SyncStepInterceptor,
+    TryLater,
     method,
 )
 from amends.v1 import saga_pb2
@@ -156,3 +166,25 @@ async def follow(client: SagaClient) -> None:
     assert_type(await client.get("trip-1"), saga_pb2.Saga)
     async for saga in client.list(states=[saga_pb2.Saga.STATE_RUNNING], page_size=10):
         assert_type(saga, saga_pb2.Saga)
+
+
+def refuse(sold_out: bool) -> str:
+    """The ways to say no."""
+    try:
+        if sold_out:
+            raise Rejected("sold out", reason="SOLD_OUT", code=StatusCode.OUT_OF_RANGE)
+        raise TryLater("stocktaking", timedelta(seconds=3))
+    except NotDone as no:
+        return str(no)
+
+
+def serve(own: list[grpc.aio.ServerInterceptor]) -> None:
+    """The ways to serve."""
+    ParticipantServer("travel", coordinator="localhost:7070", threads=4, interceptors=own)
+    grpc.aio.server(interceptors=[*own, StepInterceptor("travel", capacity=4)])
+    grpc.server(ThreadPoolExecutor(), interceptors=[SyncStepInterceptor("travel", capacity=4)])
+    announcer = Announcer(
+        "travel", coordinator="localhost:7070", address="10.0.0.7:7101", services=["travel.v1.Travel"]
+    )
+    with SyncAnnouncer(announcer) as running:
+        running.announced(timeout_s=5)

@@ -7,7 +7,6 @@ left is never committed, even where the handler went on as if nothing had been.
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from sqlalchemy import event
@@ -15,9 +14,10 @@ from sqlalchemy import event
 from amends.barrier import statements
 from amends.barrier.answers import verdict_of
 from amends.barrier.databases import commit, connection_of, entering
-from amends.barrier.entering import LEAVES_MARK, Entered, enter_action, enter_compensation
+from amends.barrier.entering import LEAVES_MARK, Entered, check_remembered, enter_action, enter_compensation
 from amends.barrier.errors import BarrierUseError, Unclear
 from amends.barrier.rules import Do, Found, Question, is_recorded, what_to_do
+from amends.barrier.waiting import limit_waiting
 from amends.participant import wire
 from amends.participant.context import Direction, StoredAction
 from amends.participant.guards import Answer
@@ -123,6 +123,8 @@ class Course:
                 connection = connection_of(session)
                 limit_waiting(connection, call)
                 found = statements.claim_or_read(connection, {**call.own_row(Found.REJECTED), **_written(refusal)})
+                if found is None:
+                    check_remembered(connection, call)
         except Unclear as problem:
             return wire.key_in_use(str(problem))
         if found is None:
@@ -174,15 +176,6 @@ class Course:
                 "the session's transaction was ended inside the barrier's block, by rollback(), close() or reset(): "
                 "the barrier ends it itself; raise Rejected to undo everything, use begin_nested() to undo a part"
             )
-
-
-def limit_waiting(connection: Connection, call: GuardedCall) -> None:
-    """A thread can't be called back from its wait for a copy's row, so the database is told when to end it; a coroutine
-    is cancelled at its deadline.
-    """
-    remaining_s = call.step.time_remaining()
-    if call.served.threaded and remaining_s is not None:
-        statements.bound_waiting(connection, timedelta(seconds=remaining_s))
 
 
 def _written(refusal: Rejected) -> dict[str, object]:

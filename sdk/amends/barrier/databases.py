@@ -32,6 +32,8 @@ def connection_of(session: Session) -> Connection:
     Raises:
         BarrierUseError: the barrier can't keep its promise there.
     """
+    if not session.in_transaction():
+        session.begin()  # said aloud, for sessions that don't begin by themselves
     connection = session.connection(bind_arguments={"clause": BARRIER})
     if connection.dialect.name not in DIALECTS:
         raise BarrierUseError(

@@ -19,11 +19,11 @@ import grpc
 
 from amends.barrier import statements
 from amends.barrier.answers import refusal_of, verdict_of
-from amends.barrier.course import limit_waiting
-from amends.barrier.databases import connection_of, entering
+from amends.barrier.databases import commit, connection_of, entering
 from amends.barrier.entering import LEAVES_MARK, Entered, enter_action, enter_compensation, enter_lookup
 from amends.barrier.errors import BarrierUseError, Unclear
 from amends.barrier.rules import Do, Found, is_recorded
+from amends.barrier.waiting import limit_waiting
 from amends.participant import wire
 from amends.participant.context import ActionTarget, Direction, StepKind, StoredAction
 from amends.participant.guards import Answer
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
 
 class EffectState(StrEnum):
-    """What is known of an action when its compensation or its lookup comes."""
+    """What is known of an action when its compensation or its lookup comes. Of one that never ran no body hears: there
+    is nothing to undo or to ask for.
+    """
 
-    NEVER = "never"
-    """It did not run and never will. There is nothing to undo, so a compensation's body doesn't run either."""
     STARTED = "started"
     """It was begun. Whether it happened only the provider knows: ask by the action's key."""
     DONE = "done"
@@ -92,7 +92,7 @@ class EffectCourse:
             self.verdict = wire.key_in_use(str(problem))
             return self.verdict
         if leaves:
-            session.commit()
+            commit(session)
         self._entered = self.verdict is None
         return self.verdict
 
@@ -110,7 +110,7 @@ class EffectCourse:
             return self._from_what_stands(connection)
         for hook in self.hooks:
             hook(session)
-        session.commit()
+        commit(session)
         return Answer(response=response, abort_reason=abort_reason)
 
     def record(self, session: Session, refusal: Rejected) -> Verdict:
@@ -121,7 +121,7 @@ class EffectCourse:
         connection = connection_of(session)
         if not self._move(connection, values):
             return self._from_what_stands(connection)
-        session.commit()
+        commit(session)
         return self._told(refusal, sealed=True)
 
     def _begin(self, connection: Connection) -> bool:

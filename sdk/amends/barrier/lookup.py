@@ -13,10 +13,10 @@ from sqlalchemy.ext.asyncio import async_sessionmaker
 
 from amends.barrier.answers import verdict_of
 from amends.barrier.calls import GuardedCall, guarded_call
-from amends.barrier.course import limit_waiting
 from amends.barrier.databases import commit, connection_of, entering
 from amends.barrier.entering import LEAVES_MARK, enter_lookup
 from amends.barrier.errors import BarrierUseError, Unclear
+from amends.barrier.waiting import in_time, limit_waiting
 from amends.participant import wire
 from amends.participant.context import Direction
 from amends.participant.guards import Answer, Decided
@@ -64,7 +64,10 @@ async def _lookup(sessions: async_sessionmaker[AsyncSession], response: type[Mes
     guard = _AsyncLookup()
     call = guarded_call(guard, NAME, threaded=False)
     async with sessions() as session:
-        guard.verdict = await session.run_sync(_look, call, response)
+        try:
+            guard.verdict = await in_time(call, session, _look, call, response)
+        except Unclear as problem:
+            guard.verdict = wire.key_in_use(str(problem))
     raise Decided
 
 

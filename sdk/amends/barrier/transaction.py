@@ -17,6 +17,8 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from amends.barrier.calls import guarded_call
 from amends.barrier.course import Course
+from amends.barrier.errors import Unclear
+from amends.barrier.waiting import in_time
 from amends.participant import wire
 from amends.participant.guards import Decided
 from amends.participant.refusals import Rejected, TryLater
@@ -69,8 +71,13 @@ class AsyncTransaction(Generic[AsyncSessionT]):
         self.course: Course
 
     async def __aenter__(self) -> AsyncSessionT:
-        self.course = Course(guarded_call(self, NAME, threaded=False))
-        if await self._session.run_sync(self.course.enter) is not None:
+        call = guarded_call(self, NAME, threaded=False)
+        self.course = Course(call)
+        try:
+            await in_time(call, self._session, self.course.enter)
+        except Unclear as problem:
+            self.course.verdict = wire.key_in_use(str(problem))
+        if self.course.verdict is not None:
             await self._session.close()
             raise Decided
         return self._session

@@ -77,8 +77,8 @@ class InProcessContext(grpc.aio.ServicerContext[Any, Any]):
         self.set_code_name = None if code is grpc.StatusCode.OK else code
 
     def code(self) -> Any:
-        """A number, as gRPC's own context has it."""
-        return 0 if self.set_code_name is None else self.set_code_name.value[0]
+        """A number, as gRPC's own context has it; None until one is set."""
+        return None if self.set_code_name is None else self.set_code_name.value[0]
 
     def set_details(self, details: str) -> None:
         """See gRPC."""

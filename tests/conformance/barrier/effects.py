@@ -120,27 +120,26 @@ class AsyncPayments(PaymentsServiceServicer):
 
 
 class SyncPayments(PaymentsServiceServicer):
-    """Handlers in threads."""
+    """Handlers in threads. The stubs are made for those on the loop, hence the ignores."""
 
     def __init__(self, sessions: sessionmaker[Any], provider: Provider) -> None:  # Any: any kind of session
         self.sessions, self.provider = sessions, provider
 
-    # The stubs are made for handlers on the loop, hence the ignores.
-    def Authorize(self, request: AuthorizeRequest, context: object) -> AuthorizeResponse:  # type: ignore[override]
+    def Authorize(self, request: AuthorizeRequest, context: object) -> AuthorizeResponse:  # type: ignore[override] # a plain one
         with barrier.effect(self.sessions) as effect:
             return self.provider.authorize(effect)
 
-    def Void(self, request: VoidRequest, context: object) -> VoidResponse:  # type: ignore[override]
+    def Void(self, request: VoidRequest, context: object) -> VoidResponse:  # type: ignore[override] # a plain one
         with barrier.effect(self.sessions) as effect:
             return self.provider.void(effect)
 
-    def FindAuthorization(  # type: ignore[override]
+    def FindAuthorization(  # type: ignore[override] # a plain one
         self, request: FindAuthorizationRequest, context: object
     ) -> AuthorizeResponse:
         with barrier.effect(self.sessions) as effect:
             return self.provider.find(effect)
 
-    def Capture(self, request: CaptureRequest, context: object) -> CaptureResponse:  # type: ignore[override]
+    def Capture(self, request: CaptureRequest, context: object) -> CaptureResponse:  # type: ignore[override] # a plain one
         """Does nothing."""
         return CaptureResponse()
 

@@ -99,9 +99,9 @@ async def test_a_copy_gives_up_at_its_deadline(stage: Stage) -> None:
     async with staged(stage.rig) as other:
         first = asyncio.create_task(stage.do(step))
         await held.reached.wait()
-        copy = await other.do(step, timeout_s=0.3)
-        assert copy.code in {ABORTED, grpc.StatusCode.DEADLINE_EXCEEDED}
+        copy = await other.do(step, timeout_s=0.6)
         if stage.rig.on_postgres:
+            assert (copy.code, copy.sealed) == (ABORTED, False), copy
             await eventually(lambda: not stage.rig.somebody_waits_for_a_lock(), what="nobody waits any more")
         held.go_on.set()
         assert (await first).code is OK
