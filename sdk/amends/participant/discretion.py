@@ -1,14 +1,14 @@
 """Keeps to itself what an exception says that leaves an interceptor or a stream, and sends refusals as such.
 
-gRPC's asyncio server sends the text of every exception to the caller, and no answer at all (the caller waits for its
-deadline) where something ends that is none, as refusals are. How unary handlers end is dealt with in `step_calls`; this
+gRPC's servers send the text of every exception to the caller, and no answer at all (the caller waits for its deadline)
+where something is raised that is none, as refusals are. How unary handlers end is dealt with in `step_calls`; this
 is for everything around them.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, cast
 
 import grpc
@@ -90,6 +90,34 @@ def discreet(handler: Handler, method: str, *, participant: str) -> Handler:
     return _with(handler, answer) if inspect.iscoroutinefunction(behaviour) else handler
 
 
+def discreet_in_thread(handler: Handler, method: str, *, participant: str) -> Handler:
+    """The same for a handler of a synchronous server."""
+    behaviour = _behaviour(handler)
+
+    def send(fault: BaseException, context: grpc.ServicerContext) -> NoReturn:
+        if type(fault) is Exception and not fault.args:
+            raise fault  # so gRPC's own abort gets out
+        refusal = _refusal(fault, method, participant)
+        context.set_trailing_metadata((*_trailers(context), *refusal.trailers))
+        context.abort(refusal.code, refusal.text)
+
+    def answer(request: object, context: grpc.ServicerContext) -> object:
+        try:
+            return behaviour(request, context)
+        except BaseException as fault:  # noqa: BLE001 - see above
+            send(fault, context)
+
+    def stream(request: object, context: grpc.ServicerContext) -> Iterator[object]:
+        try:
+            yield from behaviour(request, context)
+        except GeneratorExit:
+            raise
+        except BaseException as fault:  # noqa: BLE001 - see above
+            send(fault, context)
+
+    return _with(handler, stream if handler.response_streaming else answer)
+
+
 def _refusal(raised: BaseException, method: str, participant: str) -> wire.Refusal:
     match refusal_in(raised):
         case Rejected() as no:
@@ -121,6 +149,6 @@ def _with(handler: Handler, behaviour: Callable[..., Any]) -> Handler:
     )
 
 
-def _trailers(context: Context) -> wire.Trailers:
-    # The stubs say grpc.aio.Metadata; on a server it is what was set, or nothing.
+def _trailers(context: Context | grpc.ServicerContext) -> wire.Trailers:
+    # The stubs say grpc.aio.Metadata, or a mapping; on a server it is what was set, or nothing.
     return tuple(cast("wire.Trailers", context.trailing_metadata() or ()))

@@ -186,22 +186,22 @@ class StepCalls:
             return wire.not_now(later)
         except grpc.aio.AbortError:
             return _said(call.place.context)
-        except ENDS_MORE_THAN_A_CALL as end:
-            if isinstance(end, asyncio.CancelledError) and not _is_cancelled(call):
-                log.exception(
-                    "the handler of %s was cancelled by something of its own%s", call.method.name, _named(step)
-                )
-                return wire.handler_raised(call.method.name, end)
-            raise
         except BaseException as fault:  # not all that libraries raise to get out is an Exception
+            if _ends_more_than_the_call(fault, call):
+                raise
             log.exception("the handler of %s raised %s%s", call.method.name, type(fault).__name__, _named(step))
             return wire.handler_raised(call.method.name, fault)
 
 
-def _is_cancelled(call: Call) -> bool:
-    """Whether nobody waits for the call any more, or the server stops: then its task was told so. A thread never is."""
-    task = None if call.method.plain else asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+def _ends_more_than_the_call(fault: BaseException, call: Call) -> bool:
+    """Whether it is for others than the caller: the call itself was cancelled, or the process is to end.
+
+    In a thread nothing is; and a coroutine that something of its own cancelled has raised that like anything else.
+    """
+    if call.method.plain or not isinstance(fault, ENDS_MORE_THAN_A_CALL):
+        return False
+    task = asyncio.current_task()
+    return not isinstance(fault, asyncio.CancelledError) or (task is not None and task.cancelling() > 0)
 
 
 def _check_readable(call: Call) -> None:

@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 
 from amends.participant import wire
 from amends.participant.context import ServedCall, StepContext
+from amends.participant.discretion import discreet_in_thread
 from amends.participant.guards import Verdict
 from amends.participant.handler_contexts import ContextOfSyncServer
 from amends.participant.in_flight import CallsInFlight
@@ -49,12 +50,13 @@ class SyncStepInterceptor(grpc.ServerInterceptor):
         """The handler of one call."""
         handler = continuation(handler_call_details)
         path = handler_call_details.method
-        if handler is None or handler.unary_unary is None or path.startswith(GRPCS_OWN):
+        if handler is None or path.startswith(GRPCS_OWN):
             return handler
-        with suppress(KeyError):  # no imported module describes the method, so it is no coordinator that calls it
-            method = served_method(path, handler.unary_unary)
-            return self._handler_of(method, handler_call_details.invocation_metadata)
-        return handler
+        if handler.unary_unary is not None:
+            with suppress(KeyError):  # no imported module describes the method, so it is no coordinator that calls it
+                method = served_method(path, handler.unary_unary)
+                return self._handler_of(method, handler_call_details.invocation_metadata)
+        return discreet_in_thread(handler, path.removeprefix("/"), participant=self._calls.participant)
 
     def wait_idle(self, timeout_s: float) -> bool:
         """Wait until no handler runs, at most so long; whether that was reached."""

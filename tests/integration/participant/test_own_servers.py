@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
@@ -44,6 +44,7 @@ from tests.integration.participant.test_plain_handlers import (
     End,
     NotingGuard,
     answer_of_plain,
+    fail,
     refuse,
 )
 
@@ -127,6 +128,48 @@ async def test_grpcs_own_ways_pass_through_a_synchronous_server() -> None:
     for behaviour in (aborts, swallows, sets):
         async with own_sync_server(behaviour) as channel:
             assert await reserve(channel, as_step()) == Answer(ABORTED, "once more", {})
+
+
+EndThrough = Callable[[grpc.ServicerContext], None]
+
+
+def ended(end: EndThrough, kind: str) -> tuple[grpc.StatusCode, str | None]:
+    """How a method of a synchronous server that no proto describes ends, if its handler ends like this."""
+
+    def answer(request: bytes, context: grpc.ServicerContext) -> bytes:
+        end(context)
+        return request
+
+    def stream(request: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
+        yield request
+        end(context)
+
+    methods: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
+        "Once": grpc.unary_unary_rpc_method_handler(answer),
+        "Often": grpc.unary_stream_rpc_method_handler(stream),
+    }
+    with ThreadPoolExecutor(2) as threads:
+        server = grpc.server(threads, interceptors=[SyncStepInterceptor("talk")])
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("talk.Talk", methods),))
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        try:
+            with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+                call: grpc.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(f"/talk.Talk/{kind}")
+                with pytest.raises(grpc.RpcError) as caught:
+                    list(call(b"", timeout=5))
+            return caught.value.code(), caught.value.details()
+        finally:
+            server.stop(None).wait()
+
+
+@pytest.mark.parametrize("kind", ["Once", "Often"])
+def test_what_is_no_step_of_a_synchronous_server_refuses_and_fails_like_everything_else(kind: str) -> None:
+    """S4: streams, and methods that no proto describes: what they raise is answered for, and a text stays here."""
+    assert ended(lambda _: refuse(), kind) == (grpc.StatusCode.OUT_OF_RANGE, "sold out")
+    assert ended(lambda context: context.abort(ABORTED, "once more"), kind) == (ABORTED, "once more")
+    code, text = ended(lambda _: fail(), kind)
+    assert (code, "secret" in (text or "")) == (grpc.StatusCode.UNKNOWN, False)
 
 
 async def test_a_synchronous_server_gives_each_key_one_handler_at_a_time() -> None:

@@ -117,6 +117,18 @@ async def test_a_plain_handler_is_answered_for_like_an_asynchronous_one(end: End
     assert ReserveResponse.FromString(answer.response).reservation_id != "made up"
 
 
+async def test_nothing_that_a_plain_handler_raises_ends_more_than_its_call() -> None:
+    """L2: in a thread neither a wish to exit nor a cancellation of something else is for anybody but the caller."""
+    ends: list[type[BaseException]] = [SystemExit, asyncio.CancelledError]
+
+    def behaviour(request: ReserveRequest, context: grpc.ServicerContext) -> ReserveResponse:
+        raise ends[-1]
+
+    while ends:
+        answer, end = await answer_of_plain(behaviour), ends.pop()
+        assert (answer.code, f"raised {end.__name__}" in answer.text) == (grpc.StatusCode.UNKNOWN, True)
+
+
 async def test_grpcs_own_ways_pass_through_a_thread() -> None:
     """S4: a handler may abort or set a code as in any gRPC server, also if it swallows its own abort."""
 
