@@ -134,6 +134,7 @@ def test_plain_handlers_run_in_threads() -> None:
     class Plain(Steps):
         def Do(self, request: DoRequest, context: Context) -> DoResponse:  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride] - a plain one
             self.done.append(threading.current_thread().name)
+            assert (current_step().time_remaining(), context.time_remaining()) == (2.0, 2.0)
             return DoResponse(effect_id=current_step().key)
 
     servicer = Plain()
