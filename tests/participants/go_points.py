@@ -29,7 +29,8 @@ START_BOUND_S = 30.0
 def built() -> Path:
     """The program, built from what stands here now; skips the test where it can't be.
 
-    Everything that Go makes or fetches stays inside this checkout, and two test runs don't build at once.
+    What Go makes or fetches stays inside this checkout, unless GOCACHE and GOMODCACHE say where it is; and two test
+    runs don't build at once.
     """
     if shutil.which("go") is None:
         pytest.skip(f"{NOT_TESTED}: there is no Go here")
@@ -59,8 +60,8 @@ def _go(command: list[str], bound_s: float) -> subprocess.CompletedProcess[str] 
         "CGO_ENABLED": "0",
         "GOTOOLCHAIN": "local",
         "GOFLAGS": "-modcacherw -buildvcs=false",
-        "GOCACHE": str(CACHE / "cache"),
-        "GOMODCACHE": str(CACHE / "modules"),
+        "GOCACHE": os.environ.get("GOCACHE", str(CACHE / "cache")),
+        "GOMODCACHE": os.environ.get("GOMODCACHE", str(CACHE / "modules")),
     }
     try:
         return subprocess.run(

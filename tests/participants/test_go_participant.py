@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from contextlib import closing
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import grpc
@@ -82,7 +82,7 @@ def _data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest_asyncio.fixture(scope="module", loop_scope="module", name="place")
 async def _place(data: Path) -> AsyncGenerator[Process]:
     """A coordinator."""
-    place = coordinator(data)
+    place = coordinator(data, AMENDS_PARTICIPANT_LEASE_S="300")
     await place.start()
     yield place
     await place.stop()
@@ -109,6 +109,13 @@ async def _channel(program: PointsProcess) -> AsyncGenerator[grpc.aio.Channel]:
 def _books(database: str, program: PointsProcess) -> Books:
     assert program.address  # it has made the tables
     return Books(database)
+
+
+async def last_announced(place: Process) -> datetime:
+    """When the participant was announced or renewed last."""
+    async with grpc.aio.insecure_channel(place.address) as channel:
+        listed = await RegistryServiceStub(channel).ListParticipants(ListParticipantsRequest(), timeout=CALL_BOUND_S)
+    return next(found.update_time.ToDatetime() for found in listed.participants if found.name == "points")
 
 
 async def announced(place: Process, *, count: int) -> None:
@@ -175,6 +182,17 @@ async def test_a_call_that_is_no_step_is_a_fault_of_the_wiring(channel: grpc.aio
     """Without the coordinator's metadata nothing runs, and the answer says so."""
     step = Step(channel, Metadata(saga_id="none"))
     assert await step.unmarked() == Refused(code=grpc.StatusCode.UNIMPLEMENTED, sealed=False)
+
+
+async def test_it_announces_itself_again_to_a_coordinator_that_was_away(place: Process, program: PointsProcess) -> None:
+    """L1: at once, long before its lease is over."""
+    assert program.address
+    before = await last_announced(place)
+    await place.kill()
+    await place.start()
+    async with asyncio.timeout(ANNOUNCED_BOUND_S):
+        while await last_announced(place) == before:
+            await pause()
 
 
 async def test_killed_before_its_commit_it_has_done_nothing(

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/reflect/protodesc"
@@ -39,7 +40,8 @@ type Announcement struct {
 }
 
 // Announce keeps the process announced until the context ends, then takes it out. It is a lease: repeated after a third of
-// it, and with growing pauses while the coordinator can't be reached. The error is one that trying again doesn't mend.
+// it, at once when the connection was lost, and with growing pauses while the coordinator can't be reached. The error is
+// one that trying again doesn't mend.
 func Announce(ctx context.Context, coordinator string, what Announcement) error {
 	reconnecting := backoff.Config{BaseDelay: firstPause, Multiplier: 2, Jitter: 0.2, MaxDelay: longestPause}
 	connection, err := grpc.NewClient(
@@ -54,13 +56,16 @@ func Announce(ctx context.Context, coordinator string, what Announcement) error 
 	}
 	defer connection.Close()
 	registry := amendsv1.NewRegistryServiceClient(connection)
-	err = keepAnnounced(ctx, registry, what.request())
+	err = keepAnnounced(ctx, connection, registry, what.request())
 	withdraw(registry, what)
 	return err
 }
 
 func keepAnnounced(
-	ctx context.Context, registry amendsv1.RegistryServiceClient, request *amendsv1.RegisterParticipantRequest,
+	ctx context.Context,
+	connection *grpc.ClientConn,
+	registry amendsv1.RegistryServiceClient,
+	request *amendsv1.RegisterParticipantRequest,
 ) error {
 	pause := firstPause
 	for {
@@ -77,11 +82,18 @@ func keepAnnounced(
 			slog.Warn("not announced; trying until it is", "participant", request.GetName(), "error", err)
 			pause = min(pause*2, longestPause)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(wait):
-		}
+		waitConnected(ctx, connection, wait)
+	}
+}
+
+// waitConnected waits, but no longer than the connection holds: a coordinator that starts again hears of us at once.
+func waitConnected(ctx context.Context, connection *grpc.ClientConn, wait time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	if connection.GetState() == connectivity.Ready {
+		connection.WaitForStateChange(ctx, connectivity.Ready)
+	} else {
+		<-ctx.Done()
 	}
 }
 
