@@ -14,6 +14,7 @@ import grpc
 from google.protobuf.message import Message
 
 from amends.participant import wire
+from amends.participant.arrived_call import Call, HandlerContext, Pairs
 from amends.participant.context import ServedCall, StepContext
 from amends.participant.discretion import discreet
 from amends.participant.guards import Verdict
@@ -21,7 +22,7 @@ from amends.participant.handler_contexts import ContextInThread
 from amends.participant.in_flight import CallsInFlight
 from amends.participant.key_memory import KeyMemory
 from amends.participant.served_method import GRPCS_OWN, ReceivedRequest, ServedMethod, served_method
-from amends.participant.step_calls import Call, HandlerContext, Pairs, StepCalls, log
+from amends.participant.step_calls import StepCalls, log
 from amends.participant.threads import HandlerThreads
 
 # The stubs make requests and responses type variables of each call; here they are whatever the handler takes. At run

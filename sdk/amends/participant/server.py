@@ -23,7 +23,7 @@ from typing import Self
 
 import grpc
 
-from amends.participant.aio_server import ServedCalls
+from amends.participant.aio_server import ServedCalls, StepInterceptor
 from amends.participant.announcing import WILDCARDS, Announcement, Announcing, check_who_and_where, first_of
 from amends.participant.discretion import Discretion
 from amends.participant.errors import CannotListenError, InvalidParticipantError, NotStartedError
@@ -96,6 +96,7 @@ class ParticipantServer:
                 f"port={port} must be 0 to 65535, capacity={capacity} and stop_grace_s={stop_grace_s} at least 0, "
                 f"threads={threads} at least 1"
             )
+        _check_interceptors(interceptors)
         if advertise is None and host in WILDCARDS:
             raise InvalidParticipantError(
                 f'host={host!r} is no address that a coordinator can call: say which is, such as advertise="10.0.0.7"'
@@ -252,6 +253,20 @@ class ParticipantServer:
         running.threads.close()
         await running.announcing.withdraw()
         log.info("participant %s stopped", self._name)
+
+
+def _check_interceptors(interceptors: Sequence[grpc.aio.ServerInterceptor]) -> None:
+    for each in interceptors:
+        # A caller without a type checker may give one of the other kind, of which gRPC tells no name.
+        if not isinstance(each, grpc.aio.ServerInterceptor):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidParticipantError(
+                f"{type(each).__name__} is no grpc.aio.ServerInterceptor: derive it from that, with an async "
+                "intercept_service"
+            )
+        if isinstance(each, StepInterceptor):
+            raise InvalidParticipantError(
+                "a ParticipantServer makes steps by itself: leave StepInterceptor to servers of your own"
+            )
 
 
 @contextlib.contextmanager

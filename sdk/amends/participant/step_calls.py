@@ -29,86 +29,24 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Coroutine, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+from collections.abc import Coroutine
+from typing import Any, cast
 
 import grpc
 
 from amends.participant import wire
+from amends.participant.arrived_call import Call, HandlerContext
 from amends.participant.context import ServedCall, StepContext, enter, leave, step_of
 from amends.participant.guards import Answer, Guard, SyncGuard, Verdict, tell_about_to_commit
 from amends.participant.in_flight import CallsInFlight
 from amends.participant.key_memory import KeyInUseError, KeyMemory
 from amends.participant.refusals import REFUSAL_CODES, NotInStep, Rejected, TryLater, refusal_in
-from amends.participant.served_method import ReceivedRequest, ServedMethod
 from amends.participant.services import place_of
 from amends.participant.tracing import step_span
 
-if TYPE_CHECKING:
-    from google.protobuf.message import Message
-
 log = logging.getLogger("amends.participant")
 
-Pairs: TypeAlias = Iterable[tuple[str, str | bytes]]
-
 ENDS_MORE_THAN_A_CALL = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit)
-
-
-class HandlerContext(Protocol):
-    """What is asked of the context that a handler was given: gRPC's asyncio one, or a `PlainContext`."""
-
-    def time_remaining(self) -> float | None:
-        """Seconds until the deadline."""
-        ...
-
-    def code(self) -> object:
-        """The code that the handler set or aborted with, as gRPC keeps it; nothing, or 0, if it did neither."""
-        ...
-
-    def details(self) -> str:
-        """The text that belongs to it."""
-        ...
-
-    def trailing_metadata(self) -> object:
-        """The trailers that the handler set; nothing if it set none."""
-        ...
-
-
-class Place(Protocol):
-    """Where a call is carried out: on an event loop, in one of its threads, or in a thread that it came in."""
-
-    @property
-    def context(self) -> HandlerContext:
-        """What the handler is given beside its request."""
-        ...
-
-    async def begin(self, keys: KeyMemory, step: StepContext, served: ServedCall) -> None:
-        """Wait for what is in the call's way, and note that it has begun; see `KeyMemory.begin`."""
-        ...
-
-    async def run(self, course: Coroutine[Any, Any, Verdict]) -> Verdict:
-        """Run the handler's course to its end."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """A call that has arrived.
-
-    Attributes:
-        method: of what.
-        metadata: keys and values.
-        request: the request as it came. A coordinator sends the same bytes with every attempt.
-        message: the request as the handler gets it.
-        place: where it is carried out, and with which context.
-    """
-
-    method: ServedMethod
-    metadata: Pairs
-    request: ReceivedRequest
-    message: Message
-    place: Place
 
 
 class MalformedStepError(Exception):

@@ -10,6 +10,7 @@ import grpc
 from google.protobuf.message import Message
 
 from amends.participant import wire
+from amends.participant.arrived_call import Call, Pairs
 from amends.participant.context import ServedCall, StepContext
 from amends.participant.discretion import discreet_in_thread
 from amends.participant.guards import Verdict
@@ -17,7 +18,7 @@ from amends.participant.handler_contexts import ContextOfSyncServer
 from amends.participant.in_flight import CallsInFlight
 from amends.participant.key_memory import KeyMemory
 from amends.participant.served_method import GRPCS_OWN, ReceivedRequest, ServedMethod, served_method
-from amends.participant.step_calls import Call, Pairs, StepCalls
+from amends.participant.step_calls import StepCalls
 from amends.participant.threads import at_once
 
 # Any: messages of every method; at run time this class takes no parameters.

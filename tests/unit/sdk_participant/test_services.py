@@ -9,7 +9,7 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool
 from grpc_health.v1.health_pb2_grpc import HealthServicer  # type: ignore[import-untyped] # ships no types
 
-from amends.participant import InvalidParticipantError, ParticipantServer
+from amends.participant import InvalidParticipantError, ParticipantServer, StepInterceptor, SyncStepInterceptor
 from amends.participant.services import descriptors_of, read_servicer
 from amends.v1 import annotations_pb2
 from shop.inventory.v1.inventory_pb2 import ReleaseRequest, ReleaseResponse, ReserveRequest, ReserveResponse
@@ -131,6 +131,8 @@ def test_two_services_can_be_served_by_one_class() -> None:
         ({"port": 70_000}, "port=70000 must be 0 to 65535"),
         ({"capacity": -1}, "capacity=-1"),
         ({"threads": 0}, "threads=0 at least 1"),
+        ({"interceptors": [SyncStepInterceptor("payments")]}, "SyncStepInterceptor is no grpc.aio.ServerInterceptor"),
+        ({"interceptors": [StepInterceptor("payments")]}, "makes steps by itself"),
         ({"host": "0.0.0.0"}, "no address that a coordinator can call"),  # noqa: S104 - that it is refused is the test
     ],
 )

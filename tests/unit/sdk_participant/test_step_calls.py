@@ -12,12 +12,13 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 from google.protobuf.message import Message
 
+from amends.participant.arrived_call import Call
 from amends.participant.context import ServedCall, StepContext
 from amends.participant.guards import Verdict
 from amends.participant.in_flight import CallsInFlight
 from amends.participant.key_memory import KeyMemory
 from amends.participant.served_method import ReceivedRequest, ServedMethod
-from amends.participant.step_calls import Call, StepCalls
+from amends.participant.step_calls import StepCalls
 from amends.participant.threads import at_once
 from amends.participant.wire import Refusal
 from tests.integration.participant.calls import as_step
