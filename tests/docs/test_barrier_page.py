@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from threading import Thread
 
 import psycopg
 import pytest
 
+from amends import barrier
 from tests.docs.pages import CHECKOUT
 from tests.waiting import eventually_blocking
 
 PAGE = CHECKOUT / "docs" / "barrier.md"
 DRAWN_SQL = re.compile(r"<!-- drawn: (?P<name>[a-z_ ]+) -->\n\n```sql\n(?P<text>.*?)```\n", re.DOTALL)
+PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SQL = {found["name"].removeprefix("statement "): found["text"] for found in DRAWN_SQL.finditer(PAGE.read_text("utf-8"))}
 
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
@@ -83,6 +86,18 @@ def test_every_statement_is_on_the_page() -> None:
     assert tables == SQL["barrier tables"], (
         "copy the tables of docs/barrier.md to participants/go/amends/sql/tables.sql"
     )
+
+
+def test_what_its_python_uses_exists() -> None:
+    """Every block of Python parses, and what it takes from the barrier and from an effect is there."""
+    used: set[str] = set()
+    for block in PYTHON.findall(PAGE.read_text("utf-8")):
+        names = (node for node in ast.walk(ast.parse(block)) if isinstance(node, ast.Attribute))
+        used |= {f"{node.value.id}.{node.attr}" for node in names if isinstance(node.value, ast.Name)}
+    of_barrier = {name.removeprefix("barrier.") for name in used if name.startswith("barrier.")}
+    of_effect = {name.removeprefix("effect.") for name in used if name.startswith("effect.")}
+    assert of_barrier == {"TABLES", "effect", "lookup", "transaction"} & set(barrier.__all__)
+    assert of_effect == {"key_uuid", "action_key_uuid"} & {field.name for field in fields(barrier.Effect)}
 
 
 def test_two_copies_run_once(database: Database) -> None:
