@@ -8,7 +8,10 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 if find_spec("sqlalchemy") is None:
-    raise ImportError('amends.outbox needs SQLAlchemy: pip install "amends[barrier]"')
+    raise ModuleNotFoundError(
+        "amends.outbox needs SQLAlchemy, which plain amends does not bring: pip install 'amends[barrier]'",
+        name="sqlalchemy",
+    )
 
 from amends.outbox.errors import OutboxUseError, PublishError, PublisherUnavailableError
 from amends.outbox.event import Event
