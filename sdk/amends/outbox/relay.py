@@ -55,6 +55,7 @@ class Relay:
         self._holder = str(uuid.uuid4())
         self._loop: asyncio.AbstractEventLoop | None = None
         self._signal = asyncio.Event()
+        self._delivered: set[int] = set()
         self._turn: Turn | None = None
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
@@ -145,6 +146,7 @@ class Relay:
             publisher=self._publisher,
             options=self._options,
             signal=self._signal,
+            delivered=self._delivered,
         )
         turn.stopping = self._stopping
         try:

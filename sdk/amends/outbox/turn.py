@@ -13,12 +13,14 @@ own clock says that it is over (counted from before the renewal was asked for, s
 on its way. An event that lands all the same was published before, or is published again by the next relay.
 
 **What stops what.** A key that is refused, or whose event hangs, holds up only itself. A broker that is unreachable
-(`PublisherUnavailableError`) holds up everything, and no event is counted as refused. A database error ends the turn.
+(`PublisherUnavailableError`) holds up everything, and no event is counted as refused. A database error ends the turn;
+what was delivered and could not be deleted is remembered, so that it is not delivered again for that.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections import defaultdict
@@ -68,6 +70,7 @@ class Turn:
         publisher: where to.
         options: the limits.
         signal: set when there may be something to do; the turn clears it.
+        delivered: numbers of events that were delivered and could not be deleted yet; the turn keeps it up to date.
     """
 
     def __init__(
@@ -79,10 +82,11 @@ class Turn:
         publisher: Publisher,
         options: RelayOptions,
         signal: asyncio.Event,
+        delivered: set[int],
     ) -> None:
         self._holder, self._lease_end = holder, lease_end
         self._database, self._publisher, self._options = database, publisher, options
-        self._signal = signal
+        self._signal, self._delivered = signal, delivered
         self._now = asyncio.get_running_loop().time
         self._lease_s = options.lease.total_seconds()
         self._lanes: dict[str, Lane] = {}
@@ -175,19 +179,22 @@ class Turn:
     async def _write_down(self) -> None:
         """Make what the lanes did last, and let go of the keys whose lane has ended."""
         ended = {key: lane for key, lane in self._lanes.items() if lane.task is not None and lane.task.done()}
-        delivered = [number for lane in self._lanes.values() for number in lane.delivered]
-        if delivered:
-            await self._database.run(lambda session: statements.forget(session, delivered))
-            written = set(delivered)
-            for lane in self._lanes.values():
-                lane.delivered = [number for number in lane.delivered if number not in written]
+        self._note_delivered()
+        if self._delivered:
+            numbers = frozenset(self._delivered)
+            await self._database.run(lambda session: statements.forget(session, numbers))
+            self._delivered -= numbers
         for key, lane in ended.items():
             if lane.refused is not None:
                 await self._hold(key, *lane.refused)
             if lane.unreachable is not None and not self._paused:
                 self._wait_for_the_broker(lane.unreachable)
-            if not lane.delivered:
-                del self._lanes[key]
+            del self._lanes[key]
+
+    def _note_delivered(self) -> None:
+        for lane in self._lanes.values():
+            self._delivered.update(lane.delivered)
+            lane.delivered.clear()
 
     async def _hold(self, key: str, refused: WaitingEvent, problem: Exception) -> None:
         told = _told(problem)
@@ -231,10 +238,9 @@ class Turn:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-            try:
-                await self._write_down()
-            except Exception as problem:  # noqa: BLE001 - what can't be written down is delivered again
-                log.warning("events that were delivered will be delivered again: %s", problem)
+        self._note_delivered()
+        with contextlib.suppress(Exception):  # what can't be deleted now is known, and deleted first in the next turn
+            await self._write_down()
 
 
 def _told(problem: Exception) -> str:
