@@ -109,8 +109,8 @@ def payments_at(cards: Wire) -> Service:
 
 @contextmanager
 def _refusals() -> Generator[None]:
-    """Tells a no of the provider, which proves that nothing was done, as one of ours; all else proves nothing."""
+    """Tells a no of the provider as one of ours: it speaks of the key, so it is for good. All else proves nothing."""
     try:
         yield
     except CardRefusedError as no:
-        raise Rejected(no.message, reason=no.code.upper()) from no
+        raise Rejected(no.message, reason=no.code.upper(), sealed=True) from no

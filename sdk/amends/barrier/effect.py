@@ -47,7 +47,7 @@ class Effect:
         key_uuid: the same as a UUID, for providers that want one.
         action_key: the key that the action was called with: of this call itself where it is the action.
         action_key_uuid: the same as a UUID: what a compensation and a lookup ask the provider by.
-        started_before: an earlier attempt ran this body, to whatever end. Ask the provider before you refuse.
+        started_before: an earlier attempt ran this body, to whatever end.
         action: on a compensation and a lookup, what is known of the action. `STARTED`: nobody told what became of it,
             ask the provider. `DONE`: it happened. None where the call is the action. Where another participant was
             called with the action, this one knows nothing, and it is `STARTED`.
@@ -72,9 +72,10 @@ def effect(
 ) -> AbstractAsyncContextManager[Effect] | AbstractContextManager[Effect]:
     """Guard an effect outside the database, in an action, a compensation or a lookup.
 
-    * Action: return the response once the provider has said yes. Raise `Rejected` only when the provider has said no,
-      or before it was asked for the first time (`started_before` is False); for compensatable and pivot steps that is
-      recorded and repeated for good.
+    * Action: return the response once the provider has said yes, and raise `Rejected(..., sealed=True)` when it has
+      said no to this very key. That, and what the first attempt refuses by itself, is recorded and repeated for good
+      (for compensatable and pivot steps). A refusal that a later attempt raises by itself is not: the earlier one may
+      have had its effect.
     * Compensation: its body runs if the action was begun. From then on the action is never run again.
     * Lookup: its body runs if the action was begun and nobody told what became of it. Return the action's response if
       the provider has it, else raise `Rejected(..., code=NOT_FOUND)`; with `sealed=True` you promise that the provider

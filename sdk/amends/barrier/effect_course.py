@@ -4,7 +4,7 @@ No transaction is open while the body runs, so others see its call as `started` 
 became of it:
 
 * An action is `started` before its body, and `done` with its response, or `rejected`, after it. Found `started` by a
-  later attempt, its body runs again: the provider knows the key.
+  later attempt, its body runs again: the provider knows the key. A refusal then proves nothing of the earlier attempt.
 * A compensation is `started` too, and turns the action's row to `undone` in the same transaction. From then on the
   action is never run again, and one that still runs can't tell any more that it is done.
 * A lookup writes down what the provider told it: `done`, or, where its author promises that, `null`.
@@ -105,24 +105,30 @@ class EffectCourse:
         """
         self._check_left_well()
         connection = connection_of(session)
-        values = {"state": Found.DONE.value, "response": response, "abort_reason": abort_reason}
+        values = {"state": Found.DONE.value, "response": response, "abort_reason": abort_reason, "message": None}
         if not self._move(connection, values):
-            return self._from_what_stands(connection)
+            told = self._from_what_stands(connection)
+            assert told is not None, "a row that is still started would have been changed"
+            return told
         for hook in self.hooks:
             hook(session)
         commit(session)
         return Answer(response=response, abort_reason=abort_reason)
 
     def record(self, session: Session, refusal: Rejected) -> Verdict:
-        """Write down a refusal that is for good; another is only told, and the next attempt runs the body again."""
+        """Write down a refusal that is for good; another is only told, and the next attempt runs the body again.
+
+        Where the body was run more than once, a refusal proves nothing of the other times, unless its author says that
+        it is the provider's own word on the key (`sealed`).
+        """
         values = self._written(refusal) if self._entered else None
-        if values is None:
+        if values is None or (self.started_before and not refusal.sealed):
             return self._told(refusal, sealed=False)
         connection = connection_of(session)
-        if not self._move(connection, values):
-            return self._from_what_stands(connection)
-        commit(session)
-        return self._told(refusal, sealed=True)
+        if self._move(connection, values, alone=not refusal.sealed):
+            commit(session)
+            return self._told(refusal, sealed=True)
+        return self._from_what_stands(connection) or self._told(refusal, sealed=False)
 
     def _begin(self, connection: Connection) -> bool:
         """Whether what was written is to be committed."""
@@ -137,7 +143,9 @@ class EffectCourse:
         if entered.do not in {Do.RUN, Do.RESUME}:
             return self._decide(entered)
         self.started_before = entered.do is Do.RESUME
-        if not self.started_before:
+        if self.started_before:
+            statements.mark_resumed(connection, self.call.step.ledger, self.call.step.key)
+        else:
             self._start(connection)
         return True
 
@@ -194,7 +202,9 @@ class EffectCourse:
         """The key whose row the call's end is written into: a lookup tells of the action."""
         return self.call.action_key if self.call.step.direction is Direction.LOOKUP else self.call.step.key
 
-    def _move(self, connection: Connection, values: Values) -> bool:
+    def _move(self, connection: Connection, values: Values, *, alone: bool = False) -> bool:
+        if alone:
+            return statements.finish_alone(connection, self.call.step.ledger, self._key, values)
         return statements.finish(connection, self.call.step.ledger, self._key, was=Found.STARTED, values=values)
 
     def _written(self, refusal: Rejected) -> Values | None:
@@ -215,9 +225,11 @@ class EffectCourse:
         told = Rejected(refusal.message, reason=refusal.reason, code=refusal.code, sealed=sealed)
         return wire.rejected(told, participant=self.call.served.participant)
 
-    def _from_what_stands(self, connection: Connection) -> Verdict:
-        """The answer where somebody else has told an end first."""
+    def _from_what_stands(self, connection: Connection) -> Verdict | None:
+        """The answer where somebody else has told an end first; None where nobody has."""
         row = statements.read(connection, self.call.step.ledger, self._key)
+        if row is not None and row.state is Found.STARTED:
+            return None
         if row is not None and row.state is Found.DONE:
             return Answer(response=row.response or b"", abort_reason=row.abort_reason)
         if row is not None and row.state is Found.REJECTED and self.call.step.direction is Direction.ACTION:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 DIALECTS: Final = frozenset({"postgresql", "sqlite"})
 CLAIMS_TRIED = 5
+RESUMED = "its body was run again"
 
 Values = Mapping[str, object]
 
@@ -52,6 +53,7 @@ _INSERT = {
 _OF_KEY = (BARRIER.c.ledger == bindparam("of_ledger"), BARRIER.c.key == bindparam("of_key"))
 _READ = select(BARRIER).where(*_OF_KEY)
 _UPDATE = update(BARRIER).where(*_OF_KEY, BARRIER.c.state == bindparam("of_state"))
+_UPDATE_ALONE = _UPDATE.where(BARRIER.c.message.is_(None))
 _HORIZON = select(HORIZON.c.forgotten_before)
 
 
@@ -97,6 +99,17 @@ def finish(connection: Connection, ledger: str, key: str, *, was: Found, values:
     """Change the row of a key that is in state `was`; False where it isn't."""
     of = {"of_ledger": ledger, "of_key": key, "of_state": was.value}
     return connection.execute(_UPDATE, {**of, **values}).rowcount == 1
+
+
+def mark_resumed(connection: Connection, ledger: str, key: str) -> None:
+    """Note that a `started` effect's body is run once more: an earlier one may still run, and knows nothing of that."""
+    finish(connection, ledger, key, was=Found.STARTED, values={"message": RESUMED})
+
+
+def finish_alone(connection: Connection, ledger: str, key: str, values: Values) -> bool:
+    """The same as `finish` of a `started` row, where its body was run only once so far."""
+    of = {"of_ledger": ledger, "of_key": key, "of_state": Found.STARTED.value}
+    return connection.execute(_UPDATE_ALONE, {**of, **values}).rowcount == 1
 
 
 def forgotten_before(connection: Connection) -> datetime | None:

@@ -78,6 +78,29 @@ async def test_a_refusal_is_recorded_and_repeated_sealed(rig: Rig, kind: str) ->
     assert rig.states() == {"action": "rejected", "compensation": "done"}
 
 
+async def test_a_refusal_after_an_attempt_that_nobody_knows_the_end_of_proves_nothing(rig: Rig) -> None:
+    """S4: the earlier attempt may have had its effect, whatever a check of the handler's own says by now; so the
+    refusal is not sealed, and the compensation still asks the provider.
+    """
+    rig.provider.before, rig.provider.after = [None, Rejected("the customer is blocked")], [died()]
+    async with rig.serving() as caller:
+        await caller.act()
+        assert str(await caller.act(amends_attempt="2")) == "FAILED_PRECONDITION"
+        assert rig.states() == {"action": "started"}
+        assert (await caller.undo()).response == VOIDED
+    assert rig.provider.undone == set(rig.provider.made)
+
+
+async def test_the_providers_own_refusal_is_for_good(rig: Rig) -> None:
+    """S4: what the provider says of the key itself also proves what became of earlier attempts."""
+    rig.provider.before = [died(), Rejected("card declined", sealed=True)]
+    async with rig.serving() as caller:
+        await caller.act()
+        ended = [str(await caller.act(amends_attempt=attempt)) for attempt in ("2", "3")]
+    assert ended == ["FAILED_PRECONDITION sealed"] * 2
+    assert len(rig.provider.told) == 2
+
+
 @pytest.mark.parametrize("kind", ["retriable", "read_only"])
 async def test_a_refusal_of_what_can_not_be_refused_is_no_last_word(rig: Rig, kind: str) -> None:
     """S6: behind the pivot a no is repeated until it is a yes; nothing is sealed, whatever the handler says."""

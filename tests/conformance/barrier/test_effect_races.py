@@ -95,11 +95,21 @@ async def test_a_refusal_that_comes_when_it_is_undone(rig: Rig) -> None:
 
 async def test_a_refusal_was_recorded_meanwhile(rig: Rig) -> None:
     """S4: the copy that ends later repeats it, whatever it found itself."""
-    rig.provider.before = [Rejected("card declined", reason="CARD_DECLINED")]
+    rig.provider.before = [Rejected("card declined", reason="CARD_DECLINED", sealed=True)]
     async with acting(rig) as go_on, rig.serving() as caller:
         assert str(await caller.act()) == "FAILED_PRECONDITION sealed"
         ended = await go_on()
         assert (str(ended), ended.text) == ("FAILED_PRECONDITION sealed", "card declined")
+
+
+async def test_a_refusal_when_another_body_has_run_since(rig: Rig) -> None:
+    """S4: a slow first attempt refuses by a check of its own, after a second one had its effect and died."""
+    rig.provider.after = [RuntimeError("the process died here")]
+    async with acting(rig) as go_on, rig.serving() as caller:
+        assert str(await caller.act(amends_attempt="2")) == "UNKNOWN"
+        rig.provider.before = [Rejected("the customer is blocked")]
+        assert str(await go_on()) == "FAILED_PRECONDITION"
+    assert rig.states() == {"action": "started"}
 
 
 async def test_a_refusal_that_comes_when_it_is_done(rig: Rig) -> None:
