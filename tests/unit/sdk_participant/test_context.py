@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amends.participant import ActionTarget, Direction, NotInStep, StepContext, StepKind, current_step, step_context
-from amends.participant.context import cut_utf8
+from amends.participant.context import StoredAction, cut_utf8
+from timeline.v1 import timeline_pb2
 
 COMPENSATION = {
     "idempotency-key": "order-1/reserve/compensation",
@@ -124,3 +125,15 @@ def test_cut_text_is_whole_characters_within_the_limit(text: str, limit: int) ->
     assert len(cut) == len(whole) or len(whole) > limit
     assert len(whole) <= limit or limit - len(cut) < 4
     cut.decode("utf-8")
+
+
+def test_what_the_action_answered_is_given_to_its_compensation() -> None:
+    """S4: as the message it was; and where this process does not know it, the text says what to import."""
+    step = StepContext.from_metadata(COMPENSATION.items())
+    assert step.action_response is None
+    answered = timeline_pb2.DoResponse(effect_id="e-1")
+    step.state.stored_action = StoredAction("timeline.v1.BarrierService/Do", answered.SerializeToString())
+    assert step.action_response == answered
+    step.state.stored_action = StoredAction("nobody.v1.Knows/This", b"")
+    with pytest.raises(NotInStep, match="import the module generated from its proto"):
+        _ = step.action_response

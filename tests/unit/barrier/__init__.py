@@ -1,0 +1,1 @@
+"""Tests of the barrier's parts that need no server."""
