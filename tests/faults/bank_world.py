@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from amends.testing import End
+    from hosting.database import Database
 
 ACCOUNTS = {"bank-a": NewAccount("alice", 10_000), "bank-b": NewAccount("bob", 2_000)}
 AMOUNT = 2_500
@@ -54,21 +55,28 @@ class BankWorld:
 
     def participants(self) -> Mapping[str, Sequence[object]]:
         """The banks by their names."""
-        return {name: (self._bank(name),) for name in ACCOUNTS}
+        return {name: (self.servicer(self._open(name)),) for name in ACCOUNTS}
+
+    def servicer(self, database: Database) -> object:
+        """What answers the calls of one bank."""
+        return Accounts(database.sessions)
 
     async def check(self, end: End) -> None:
         """What is true of the banks, whatever went wrong: the money is with the one or with the other."""
         moved = AMOUNT if isinstance(end, Committed) else 0
-        assert self._number("bank-a", "SELECT minor_units FROM account") == ACCOUNTS["bank-a"].minor_units - moved
-        assert self._number("bank-b", "SELECT minor_units FROM account") == ACCOUNTS["bank-b"].minor_units + moved
-        assert self._number("bank-a", "SELECT count(*) FROM debit WHERE state = 'on_its_way'") == 0
-        assert self._number("bank-b", "SELECT count(*) FROM credit") == (1 if moved else 0)
+        for bank, should_have in (("bank-a", 10_000 - moved), ("bank-b", 2_000 + moved)):
+            has = self._number(bank, "SELECT sum(minor_units) FROM account")
+            assert has == should_have, f"{has} are on the account of {bank}, not {should_have}"
+        on_its_way = self._number("bank-a", "SELECT count(*) FROM debit WHERE state = 'on_its_way'")
+        assert on_its_way == 0, f"{on_its_way} debits are still on their way"
+        credited = self._number("bank-b", "SELECT count(*) FROM credit")
+        assert credited == (1 if moved else 0), f"money was credited {credited} times"
 
-    def _bank(self, name: str) -> object:
+    def _open(self, name: str) -> Database:
         database = open_database(database_path(self._data, name), TABLES)
         self._left.push_async_callback(database.close)
         open_accounts(database.engine, (ACCOUNTS[name],))
-        return Accounts(database.sessions)
+        return database
 
     def _number(self, name: str, asked: str) -> int:
         ((number,),) = query(database_path(self._data, name), asked)

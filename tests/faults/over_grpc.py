@@ -21,7 +21,7 @@ from amends_coordinator.ledger.factory import MEMORY_URL, open_ledger
 from tests.waiting import pause
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Coroutine
+    from collections.abc import AsyncGenerator, Awaitable
 
     from amends.testing import Result
     from amends.testing.journal import Happening
@@ -65,9 +65,9 @@ class RealStage:
         """Write something into the journal."""
         self.journal.entries.append(Entry(asyncio.get_running_loop().time(), what))
 
-    def later(self, work: Coroutine[Any, Any, Answer]) -> asyncio.Task[Answer]:
+    def later(self, work: Awaitable[Answer]) -> asyncio.Task[Answer]:
         """Do something beside everything else."""
-        task = asyncio.create_task(work, name="later")
+        task = asyncio.ensure_future(work)
         self.tasks.add(task)
         return task
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from amends.testing import End
+    from hosting.database import Database
     from hosting.serving import Service
     from shop.cards.client import Wire
 
@@ -41,7 +42,13 @@ TEAPOT = PlaceOrder(
 
 
 class ShopWorld:
-    """The shop's five services, and its card provider, which no fault of ours reaches."""
+    """The shop's five services, and its card provider, which no fault of ours reaches.
+
+    Attributes:
+        cards: the way to the card provider.
+    """
+
+    cards: Wire
 
     def __init__(self) -> None:
         self._left = AsyncExitStack()
@@ -49,6 +56,9 @@ class ShopWorld:
 
     async def __aenter__(self) -> Self:
         self._data = Path(self._left.enter_context(new_folder()))
+        books = Books(database_path(self._data, "cards"))
+        self._left.callback(books.close)
+        self.cards = InProcess(CardProvider(books))
         return self
 
     async def __aexit__(
@@ -58,8 +68,12 @@ class ShopWorld:
 
     def participants(self) -> Mapping[str, Sequence[object]]:
         """The services by their participants' names."""
-        services = {**SERVICES, PAYMENTS: payments_at(self._cards())}
-        return {name: (self._servicer(name, service),) for name, service in services.items()}
+        services = {**SERVICES, PAYMENTS: payments_at(self.cards)}
+        return {name: (self.servicer(name, service, self._open(name, service)),) for name, service in services.items()}
+
+    def servicer(self, name: str, service: Service, database: Database) -> object:
+        """What answers the calls of one participant."""
+        return service.servicer(database)
 
     async def check(self, end: End) -> None:
         """What is true of the shop, whatever went wrong: all of an order stands or nothing, and no stock is gone."""
@@ -70,16 +84,11 @@ class ShopWorld:
             assert standing.count(thing.name) == expected, f"{standing.count(thing.name)} of {thing.name} stand"
         assert not any(books.stock_gaps.values()), f"pieces of stock are neither free nor held: {books.stock_gaps}"
 
-    def _cards(self) -> Wire:
-        books = Books(database_path(self._data, "cards"))
-        self._left.callback(books.close)
-        return InProcess(CardProvider(books))
-
-    def _servicer(self, name: str, service: Service) -> object:
+    def _open(self, name: str, service: Service) -> Database:
         database = open_database(database_path(self._data, name), service.tables)
         self._left.push_async_callback(database.close)
         service.prepare(database.engine)
-        return service.servicer(database)
+        return database
 
 
 ORDER = FaultMatrix(order, input=TEAPOT, world=ShopWorld)

@@ -50,7 +50,7 @@ NEVER = frozenset({saga_pb2.DeadLetter.REASON_DRIVER_FAILED, saga_pb2.DeadLetter
 
 ENDED = frozenset({saga_pb2.Saga.STATE_COMMITTED, saga_pb2.Saga.STATE_COMPENSATED})
 
-OPERATOR_ROUNDS = 8
+OPERATOR_ROUNDS = 3
 """So often the operator retries whatever is open, although nothing goes wrong any more; then it is given up."""
 
 
