@@ -254,8 +254,9 @@ def current_step() -> StepContext:
         return _current.get()
     except LookupError:
         raise NotInStep(
-            "there is no current step: current_step() works only while a ParticipantServer carries out a coordinator's "
-            "call; in a test, call the handler inside `with step_context(StepContext.from_metadata(...)):`"
+            "there is no current step: current_step() works only while a ParticipantServer, or a "
+            "StepInterceptor of your own server, carries out a coordinator's call; in a test, call the handler inside "
+            "`with step_context(StepContext.from_metadata(...)):`"
         ) from None
 
 
