@@ -11,6 +11,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -27,6 +28,18 @@ PLUGINS = ("protoc-gen-mypy", "protoc-gen-mypy_grpc")
 EXTRA = "pip install 'amends[cli]'"
 
 
+class Handlers(StrEnum):
+    """What type checkers let a handler of a servicer be."""
+
+    ASYNC = "async"
+    PLAIN = "plain"
+    BOTH = "both"
+
+
+STUBS = {Handlers.ASYNC: "quiet,only_async", Handlers.PLAIN: "quiet,only_sync", Handlers.BOTH: "quiet"}
+"""What mypy-protobuf is told for each."""
+
+
 def generate(
     protos: Annotated[
         list[Path] | None, typer.Argument(metavar="PROTO...", help="Protos to generate from.", show_default=False)
@@ -38,6 +51,9 @@ def generate(
         list[Path] | None,
         typer.Option("-I", "--include", help="Folder that imports are relative to; may be repeated.  [default: .]"),
     ] = None,
+    handlers: Annotated[
+        Handlers, typer.Option(help="What the typed stubs let handlers be: `async def`, plain `def`, or both.")
+    ] = Handlers.ASYNC,
     show_include: Annotated[
         bool,
         typer.Option("--show-include", help="Only print the folder that a protoc of your own needs after -I."),
@@ -61,7 +77,7 @@ def generate(
         refuse_unknown_methods(files)
         services = [file.name for file in files if file.service]
         if services:
-            stubs = [f"--grpc_python_out={fresh}", f"--mypy_grpc_out=quiet,only_async:{fresh}"]
+            stubs = [f"--grpc_python_out={fresh}", f"--mypy_grpc_out={STUBS[handlers]}:{fresh}"]
             run_protoc([*command, *stubs, *services], includes)
         for path in install(fresh, out):
             typer.echo(f"wrote {path}")

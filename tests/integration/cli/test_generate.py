@@ -69,6 +69,23 @@ def test_generated_modules_work(protos: Path, runner: CliRunner, tmp_path: Path)
     assert used.returncode == 0, used.stderr
 
 
+@pytest.mark.parametrize(
+    ("handlers", "lets"),
+    [
+        ("plain", "context: _grpc.ServicerContext,\n    ) -> _bakery_pb2.BakeResponse"),
+        ("both", "-> _typing.Union[_bakery_pb2.BakeResponse, _abc.Awaitable[_bakery_pb2.BakeResponse]]"),
+    ],
+    ids=["plain", "both"],
+)
+def test_handlers_may_be_plain(protos: Path, runner: CliRunner, tmp_path: Path, handlers: str, lets: str) -> None:
+    """Whoever writes `def` instead of `async def` gets stubs that let them."""
+    done = runner.invoke(
+        app, ["generate", str(protos / "bakery.proto"), "-I", "protos", "--out", "made", "--handlers", handlers]
+    )
+    assert done.exit_code == 0, done.stderr
+    assert lets in (tmp_path / "made/bakery/v1/bakery_pb2_grpc.pyi").read_text("utf-8")
+
+
 def test_the_working_directory_is_the_default_include_path(
     protos: Path, runner: CliRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
