@@ -23,11 +23,11 @@ from amends_coordinator.grpc_api.server import CannotListenError, target
 from amends_coordinator.ledger.factory import MEMORY_URL, open_ledger, place_of, sqlite_file
 from amends_coordinator.ledger.memory import MemoryStore
 from amends_coordinator.ledger.migrate import upgrade
+from amends_coordinator.ledger.watched import LedgerWrite
 from amends_coordinator.node import Coordinator
 from amends_coordinator.ports.ledger import LedgerError, LedgerLockedError, LedgerUnavailableError, NodeFencedError
 from amends_coordinator.ports.participants import CallRequest
 from amends_coordinator.rehearsal import (
-    LedgerWrite,
     RehearsedClock,
     RehearsedCoordinator,
     RehearsedIds,

@@ -28,7 +28,7 @@ from amends_coordinator.engine.settings import EngineSettings
 from amends_coordinator.engine.static_participants import StaticParticipants
 from amends_coordinator.grpc_api.gate import Gate
 from amends_coordinator.grpc_api.services import public_handlers
-from amends_coordinator.ledger.memory import MemoryLedger
+from amends_coordinator.ledger.watched import WatchedLedger
 from amends_coordinator.telemetry.logs import LogTelemetry
 
 if TYPE_CHECKING:
@@ -40,11 +40,9 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from amends_coordinator.core.answer import Answer
-    from amends_coordinator.core.saga import Failure, Intent, Saga
     from amends_coordinator.ledger.memory import MemoryStore
-    from amends_coordinator.ports.ledger import NewSaga, Started, Write
+    from amends_coordinator.ledger.watched import LedgerWrite
     from amends_coordinator.ports.participants import CallRequest
-    from amends_coordinator.ports.repairs import AbortAnswer, AuditEntry
 
 T = TypeVar("T")
 
@@ -88,16 +86,6 @@ class RehearsedIds:
         return f"{self._random.getrandbits(128):032x}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerWrite:
-    """One write of a saga: what it makes of the saga, and the intents that it adds or changes."""
-
-    saga: Saga
-    intents: tuple[Intent, ...]
-    verb: str = ""
-    """What a person did, "" where the coordinator decided it."""
-
-
 class Surrounding:
     """What a rehearsal does around the calls and writes of its coordinators. The defaults do nothing."""
 
@@ -132,65 +120,6 @@ class RehearsedTelemetry(LogTelemetry):
         self._surrounding.failed(saga_id, error)
 
 
-class WatchedLedger(MemoryLedger):
-    """A ledger in memory around whose writes a rehearsal stands, and which a killed incarnation can't use any more."""
-
-    def __init__(self, store: MemoryStore, surrounding: Surrounding) -> None:
-        super().__init__(store)
-        self._surrounding = surrounding
-        self._is_dead = False
-
-    def die(self) -> None:
-        """Give the ledger up as a killed process does: nothing is written or read, and nobody hears of it."""
-        self._is_dead = True
-        self.abandon()
-
-    async def start(self, new: NewSaga) -> Started:
-        """See the port."""
-        write = LedgerWrite(saga=new.saga, intents=new.saga.intents)
-        return await self._around(write, lambda: super(WatchedLedger, self).start(new))
-
-    async def append(self, write: Write) -> int:
-        """See the port."""
-        around = LedgerWrite(saga=write.saga, intents=write.intents)
-        return await self._around(around, lambda: super(WatchedLedger, self).append(write))
-
-    async def append_verb(self, write: Write, audit: AuditEntry) -> int:
-        """See the port."""
-        around = LedgerWrite(saga=write.saga, intents=write.intents, verb=audit.verb)
-        return await self._around(around, lambda: super(WatchedLedger, self).append_verb(write, audit))
-
-    async def request_abort(self, saga_id: SagaId, *, failure: Failure, audit: AuditEntry) -> AbortAnswer | None:
-        """See the port."""
-        stored = await self.load(saga_id)
-        if stored is None:
-            return None
-        around = LedgerWrite(saga=stored.saga, intents=(), verb=audit.verb)
-        return await self._around(
-            around, lambda: super(WatchedLedger, self).request_abort(saga_id, failure=failure, audit=audit)
-        )
-
-    async def _around(self, write: LedgerWrite, commit: Callable[[], Awaitable[T]]) -> T:
-        result = await self._surrounding.write(write, commit)
-        await self._live()
-        return result
-
-    async def _writing(self) -> NodeId:
-        await self._live()
-        node = await super()._writing()
-        await self._live()
-        return node
-
-    async def _reading(self) -> None:
-        await self._live()
-        await super()._reading()
-
-    async def _live(self) -> None:
-        """A dead process does not go on: whoever asks for it waits until it is cancelled."""
-        if self._is_dead:
-            await asyncio.get_running_loop().create_future()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RehearsedParticipant:
     """A participant of a rehearsal."""
@@ -216,7 +145,7 @@ class RehearsedCoordinator:
         ledger_name: str,
         settings: Mapping[str, float],
     ) -> None:
-        self._ledger = WatchedLedger(store, surrounding)
+        self._ledger = WatchedLedger(store, around=surrounding)
         self._participants = participants
         telemetry = RehearsedTelemetry(surrounding)
         engine_settings = EngineSettings(**settings)  # type: ignore[arg-type]  # counts among them are whole numbers

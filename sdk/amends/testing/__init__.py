@@ -27,10 +27,12 @@ if TYPE_CHECKING:
         Written,
     )
     from amends.testing.matrix import FaultMatrix, MatrixCase
-    from amends.testing.rehearsal import Orphans, Rehearsal, StandsStillError
+    from amends.testing.rehearsal import Orphans, Rehearsal
     from amends.testing.report import FaultMatrixFailure, Result
     from amends.testing.seam import CallSite, Change, Fault, NoFault, WriteSite
-    from amends.testing.virtual_time import StuckError, VirtualLoop, WrongLoopError, held, run
+    from amends.testing.standing import StandsStillError
+    from amends.testing.stuck import StuckError, WrongLoopError
+    from amends.testing.virtual_time import VirtualLoop, held, run
     from amends.testing.world import End, Trait, World
     from amends_coordinator.bootstrap import Answer, Outcome
 

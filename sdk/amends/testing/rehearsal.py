@@ -19,20 +19,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from amends.errors import AmendsError
 from amends.testing.around import Around
 from amends.testing.in_process import InProcessServer
 from amends.testing.journal import CoordinatorKilled, CoordinatorStarted, Entry, Happening, Journal, Noted
 from amends.testing.participants import Participant
 from amends.testing.rehearsed_client import RehearsedClient
 from amends.testing.seam import NoFault
-from amends.testing.virtual_time import VirtualLoop, WrongLoopError
+from amends.testing.standing import StandsStillError, stands_still
+from amends.testing.stuck import WrongLoopError
+from amends.testing.virtual_time import VirtualLoop
 from amends.v1 import operator_service_pb2, saga_pb2
 from amends.v1.operator_service_pb2_grpc import OperatorServiceStub
 from amends_coordinator.bootstrap import Instant, MemoryStore, RehearsedClock, RehearsedCoordinator, RehearsedIds
@@ -79,21 +80,6 @@ class Orphans(StrEnum):
     """Their connection breaks, and gRPC cancels them."""
     RUN_ON = "run on"
     """They don't hear of it, and run to their end."""
-
-
-class StandsStillError(AmendsError):
-    """The saga hasn't ended, and nothing goes on without a person. `saga` is how it stands, with its dead letters:
-    retry or resolve them.
-    """
-
-    def __init__(self, saga: saga_pb2.Saga, timeline: str) -> None:
-        open_ones = ", ".join(
-            f"{letter.step} {saga_pb2.DeadLetter.Reason.Name(letter.reason).removeprefix('REASON_')}"
-            for letter in saga.dead_letters
-            if not letter.HasField("close_time")
-        )
-        super().__init__(f"saga {saga.saga_id!r} waits for a person: {open_ones}\n{timeline}")
-        self.saga = saga
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +181,7 @@ class Rehearsal:
             StandsStillError: it is still `RUNNING`, and waits for a person.
             SagaNotFoundError: no saga has this id.
         """
-        while not self._stands_still(saga_id):
+        while not stands_still(self._store, saga_id):
             self._changed.clear()
             await self._changed.wait()
         stands = await self.client.get(saga_id)
@@ -312,20 +298,6 @@ class Rehearsal:
             )
         found = (handler.service(details) for handler in self._incarnation.coordinator.handlers)
         return next((handler for handler in found if handler is not None), None)
-
-    def _stands_still(self, saga_id: str) -> bool:
-        record = self._store.records.get(cast("Any", saga_id))  # its own type of id is the coordinator's business
-        if record is None:
-            return True
-        saga = record.stored.saga
-        if saga.state.value == "COMPENSATION_FAILED":
-            return True
-        if saga.state.ended or not saga.attention_required:
-            return saga.state.ended and saga.due_time is None
-        # What is parked behind the point of no return has a timeout ahead of it, which only tells a person once more.
-        goes_on = any(intent.in_flight or intent.waiting for intent in saga.intents)
-        told_only = saga.point_of_no_return_passed and saga.due_time == saga.deadline_time
-        return not goes_on and (saga.due_time is None or told_only)
 
     def _participant_died(self, name: str) -> None:
         """Its process ends with everything that it was doing, and another one is there at once."""

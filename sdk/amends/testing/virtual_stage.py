@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from amends.testing.play import Play
-from amends.testing.rehearsal import Rehearsal, StandsStillError
-from amends.testing.virtual_time import StuckError, run
+from amends.testing.rehearsal import Rehearsal
+from amends.testing.standing import StandsStillError
+from amends.testing.stuck import StuckError
+from amends.testing.virtual_time import run
 
 if TYPE_CHECKING:
     import grpc.aio

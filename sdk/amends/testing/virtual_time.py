@@ -21,7 +21,6 @@ import random
 import selectors
 import sys
 import time
-import traceback
 from collections import deque
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -29,11 +28,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
 from weakref import ref
 
-from amends.errors import AmendsError
+from amends.testing.stuck import StuckError, WrongLoopError, who_waits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator, Iterator
-    from types import FrameType
+    from collections.abc import Callable, Coroutine, Generator
 
     from _typeshed import FileDescriptorLike
 
@@ -62,20 +60,10 @@ OURS = ("amends.", "amends_coordinator.")
 
 MICROS = 1_000_000
 
-PLACES_TOLD = 4
-"""Of each task that waits, so many places are told."""
+CLEAN_UP_S = 1.0
+"""How long what is cleaned up after a run that was stuck may take, in real seconds."""
 
 _held: ContextVar[bool] = ContextVar("amends_held", default=False)
-
-
-class StuckError(AmendsError):
-    """A run on virtual time can't go on. The text says what everybody waits for: hold what a fault keeps waiting
-    (`held`), or mend what never ends.
-    """
-
-
-class WrongLoopError(AmendsError):
-    """A rehearsal on an ordinary event loop, or a run inside of one. The text says what to do."""
 
 
 @contextmanager
@@ -121,10 +109,12 @@ def run(
         )
     state = random.getstate()
     random.seed(seed)
+    runner = asyncio.Runner(loop_factory=lambda: VirtualLoop(seed=seed, patience_s=patience_s, longest=longest))
     try:
-        with asyncio.Runner(loop_factory=lambda: VirtualLoop(seed=seed, patience_s=patience_s, longest=longest)) as it:
-            return it.run(main())
+        return runner.run(main())
     finally:
+        with suppress(StuckError):  # what was stuck before is told already
+            runner.close()
         random.setstate(state)
 
 
@@ -204,11 +194,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """
         left_s = self._moved_at_s + self._patience_s - time.monotonic()
         if left_s <= 0:
-            self._moved_at_s = time.monotonic()  # what is cleaned up after it gets its own time
+            self._moved_at_s = time.monotonic()
+            self._patience_s = min(self._patience_s, CLEAN_UP_S)
             raise StuckError(
                 f"time has stood still at {self.time():.6f} s for {self._patience_s:g} real seconds, because something "
                 "goes on that does not end: a handler that a fault keeps waiting has to do so under `held()`, and one "
-                f"that waits for something else never gets it.\n{self._who_waits()}"
+                f"that waits for something else never gets it.\n{who_waits(self)}"
             )
         return left_s
 
@@ -219,20 +210,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             StuckError: nothing will ever happen, or too much time has passed.
         """
         if delay_s is None:
-            raise StuckError(
-                f"nothing will ever happen any more, since all tasks wait for others.\n{self._who_waits()}"
-            )
+            raise StuckError(f"nothing will ever happen any more, since all tasks wait for others.\n{who_waits(self)}")
         self._now_us += max(1, math.ceil(delay_s * MICROS - 1e-3))
         self._moved_at_s = time.monotonic()
         if self._now_us > self._longest_us:
             too_long, self._longest_us = timedelta(microseconds=self._longest_us), sys.maxsize
             raise StuckError(
                 f"more than {too_long} of virtual time have passed: what is waited for "
-                f"does not come; if it takes so long, call run(..., longest=...).\n{self._who_waits()}"
+                f"does not come; if it takes so long, call run(..., longest=...).\n{who_waits(self)}"
             )
-
-    def _who_waits(self) -> str:
-        return "\n".join(_told(task) for task in _in_order(asyncio.all_tasks(self)))
 
 
 class _Selector(selectors.DefaultSelector):
@@ -275,23 +261,3 @@ def _caller() -> str:
     """The module that called what asks."""
     # The only way to a caller that costs next to nothing; asyncio and logging do the same.
     return str(sys._getframe(2).f_globals.get("__name__", ""))  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-
-
-def _in_order(tasks: set[asyncio.Task[Any]]) -> Iterator[asyncio.Task[Any]]:
-    return iter(sorted(tasks, key=lambda task: task.get_name()))
-
-
-def _told(task: asyncio.Task[Any]) -> str:
-    """A task, and where it waits: the innermost places last."""
-    frames = [traceback.extract_stack(frame, limit=1)[0] for frame in _frames(task.get_coro())][-PLACES_TOLD:]
-    places = [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames]
-    return f"  {task.get_name()}: {'; '.join(places) or 'nowhere'}"
-
-
-def _frames(waiting: object) -> Iterator[FrameType]:
-    """The frames of a coroutine and of what it waits for, as far as Python shows them."""
-    while waiting is not None:
-        frame = getattr(waiting, "cr_frame", None) or getattr(waiting, "gi_frame", None)
-        if frame is not None:
-            yield frame
-        waiting = getattr(waiting, "cr_await", None) or getattr(waiting, "gi_yieldfrom", None)

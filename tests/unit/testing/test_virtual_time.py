@@ -152,6 +152,20 @@ def test_what_never_ends_is_told_with_its_place() -> None:
         run(main, patience_s=0.05)
 
 
+def test_a_thread_that_never_ends_is_told_once() -> None:
+    """What is cleaned up afterwards can't end either, and hides nothing of what was told first."""
+    go = threading.Event()
+
+    async def main() -> None:
+        await asyncio.create_task(asyncio.to_thread(go.wait), name="the thread")
+
+    try:
+        with pytest.raises(StuckError, match=r"0\.05 real seconds(?s:.*)the thread: "):
+            run(main, patience_s=0.05)
+    finally:
+        go.set()
+
+
 def test_what_spins_is_told() -> None:
     """The same of a loop that never lets time move."""
 
