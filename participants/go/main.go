@@ -32,17 +32,18 @@ func main() {
 	coordinator := flag.String("coordinator", "localhost:7070", "where the coordinator is, HOST:PORT")
 	database := flag.String("database", "", "URL of the PostgreSQL database; its tables are made if they aren't there")
 	listen := flag.String("listen", "127.0.0.1:0", "where to listen, HOST:PORT; port 0 takes a free one")
+	remember := flag.Duration("remember", 60*24*time.Hour, "how long keys are remembered; longer than any saga takes")
 	advertise := flag.String("advertise", "", "where the coordinator reaches this process (default: where it listens)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	if err := run(ctx, *coordinator, *database, *listen, *advertise); err != nil {
+	if err := run(ctx, *coordinator, *database, *listen, *advertise, *remember); err != nil {
 		slog.Error("points ends", "error", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, coordinator, database, listen, advertise string) error {
+func run(ctx context.Context, coordinator, database, listen, advertise string, remember time.Duration) error {
 	pool, err := open(ctx, database)
 	if err != nil {
 		return err
@@ -55,8 +56,10 @@ func run(ctx context.Context, coordinator, database, listen, advertise string) e
 	if advertise == "" {
 		advertise = listener.Addr().String()
 	}
+	barrier := amends.NewBarrier(pool, participant)
+	go keepForgetting(ctx, barrier, remember)
 	server, healthy := grpc.NewServer(), health.NewServer()
-	pointsv1.RegisterPointsServiceServer(server, &points.Service{Barrier: amends.NewBarrier(pool, participant)})
+	pointsv1.RegisterPointsServiceServer(server, &points.Service{Barrier: barrier})
 	grpc_health_v1.RegisterHealthServer(server, healthy)
 	fmt.Printf("listening on %s\n", listener.Addr())
 
@@ -90,6 +93,20 @@ func open(ctx context.Context, database string) (*pgxpool.Pool, error) {
 		return nil, errors.Join(errors.New("the tables could not be made"), err)
 	}
 	return pool, nil
+}
+
+// keepForgetting purges old keys at once and then every hour. Several processes may do it beside each other.
+func keepForgetting(ctx context.Context, barrier *amends.Barrier, remember time.Duration) {
+	for {
+		if _, err := barrier.Purge(ctx, remember); err != nil && ctx.Err() == nil {
+			slog.Error("old keys were not purged", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Hour):
+		}
+	}
 }
 
 // finish waits for the calls in hand, but not for ever.

@@ -66,10 +66,11 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """A call that did not succeed: its code, and whether the trailers say that it never will."""
+    """A call that did not succeed: its code, and whether trailers say that it never will, or did not begin."""
 
     code: grpc.StatusCode
-    sealed: bool
+    sealed: bool = False
+    not_begun: bool = False
 
 
 class Step:
@@ -119,7 +120,11 @@ async def _outcome(call: Awaitable[Response]) -> Response | Refused:
         return await call
     except grpc.aio.AioRpcError as refusal:
         trailers = {str(key): value for key, value in refusal.trailing_metadata() or ()}
-        return Refused(code=refusal.code(), sealed=trailers.get("amends-sealed") == "1")
+        return Refused(
+            code=refusal.code(),
+            sealed=trailers.get("amends-sealed") == "1",
+            not_begun=trailers.get("amends-executed") == "no",
+        )
 
 
 class Books:
@@ -144,6 +149,18 @@ class Books:
             row = connection.execute("SELECT point_count FROM account WHERE customer_id = %s", (customer,)).fetchone()
         assert row is not None
         return row[0]
+
+    def keys_of(self, saga_id: str) -> object:
+        """How many keys of a saga are remembered."""
+        with closing(self.connect()) as connection:
+            row = connection.execute("SELECT count(*) FROM amends_barrier WHERE saga = %s", (saga_id,)).fetchone()
+        assert row is not None
+        return row[0]
+
+    def age(self, saga_id: str, age: timedelta) -> None:
+        """Let the steps of a saga have begun so long ago."""
+        with closing(self.connect()) as connection, connection:
+            connection.execute("UPDATE amends_barrier SET step_time = now() - %s WHERE saga = %s", (age, saga_id))
 
     def waiting(self) -> bool:
         """Whether a call waits for somebody's lock."""

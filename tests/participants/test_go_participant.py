@@ -181,7 +181,7 @@ async def test_a_saga_that_never_hears_of_its_step(place: Process, books: Books,
 async def test_a_call_that_is_no_step_is_a_fault_of_the_wiring(channel: grpc.aio.Channel) -> None:
     """Without the coordinator's metadata nothing runs, and the answer says so."""
     step = Step(channel, Metadata(saga_id="none"))
-    assert await step.unmarked() == Refused(code=grpc.StatusCode.UNIMPLEMENTED, sealed=False)
+    assert await step.unmarked() == Refused(code=grpc.StatusCode.UNIMPLEMENTED)
 
 
 async def test_it_announces_itself_again_to_a_coordinator_that_was_away(place: Process, program: PointsProcess) -> None:
@@ -193,6 +193,22 @@ async def test_it_announces_itself_again_to_a_coordinator_that_was_away(place: P
     async with asyncio.timeout(ANNOUNCED_BOUND_S):
         while await last_announced(place) == before:
             await pause()
+
+
+async def test_it_forgets_what_is_old(program: PointsProcess, books: Books) -> None:
+    """V12: keys are purged at the start, and from then on it says of such steps that it can't know."""
+    ann = books.open_account("ann-old")
+    async with grpc.aio.insecure_channel(program.address) as channel:
+        for saga_id in ("old", "new"):
+            assert isinstance(await Step(channel, Metadata(saga_id=saga_id)).spend(customer=ann), SpendResponse)
+    books.age("old", old := timedelta(days=61))
+    await program.end()
+    await program.start()
+    await eventually(lambda: books.keys_of("old") == 0, what="the old key is gone")
+    assert books.keys_of("new") == 1
+    async with grpc.aio.insecure_channel(program.address) as channel:
+        late = Step(channel, Metadata(saga_id="old", age=old))
+        assert await late.spend(customer=ann) == Refused(code=grpc.StatusCode.ABORTED)
 
 
 async def test_killed_before_its_commit_it_has_done_nothing(
@@ -209,7 +225,7 @@ async def test_killed_before_its_commit_it_has_done_nothing(
             call = asyncio.create_task(Step(channel, metadata).spend(customer=ann))
             await eventually(books.waiting, what="the call is in the middle of its work")
             await program.end(signal.SIGKILL)
-            assert await call == Refused(code=grpc.StatusCode.UNAVAILABLE, sealed=False)
+            assert await call == Refused(code=grpc.StatusCode.UNAVAILABLE)
             connection.rollback()
     assert books.points(ann) == BEGUN_WITH
     await program.start()

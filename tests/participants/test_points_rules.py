@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.util import module_from_spec, spec_from_file_location
@@ -23,10 +23,10 @@ from tests.docs.pages import CHECKOUT, named_files
 from tests.participants.go_points import PointsProcess, built
 from tests.participants.points_calls import BEGUN_WITH, Books, Metadata, Refused, Step
 from tests.participants.serving import NO_COORDINATOR
-from tests.waiting import eventually
+from tests.waiting import eventually, pause
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Callable, Generator
     from pathlib import Path
 
     from sqlalchemy.ext.asyncio import AsyncSession
@@ -39,8 +39,10 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)
 
 GONE = Refused(code=grpc.StatusCode.FAILED_PRECONDITION, sealed=True)
 NEVER = Refused(code=grpc.StatusCode.NOT_FOUND, sealed=True)
-NOT_YET = Refused(code=grpc.StatusCode.NOT_FOUND, sealed=False)
-NOBODY_KNOWS = Refused(code=grpc.StatusCode.ABORTED, sealed=False)
+NOT_YET = Refused(code=grpc.StatusCode.NOT_FOUND)
+NOBODY_KNOWS = Refused(code=grpc.StatusCode.ABORTED)
+
+END_SESSIONS = b"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,19 @@ class Served:
 
     channel: grpc.aio.Channel
     books: Books
+    server: PostgresServer
+    database: str
+
+    @contextmanager
+    def outage(self) -> Generator[None]:
+        """The database takes no connections meanwhile, and those that there were are gone."""
+        with closing(self.server.connect("postgres")) as connection:
+            connection.execute(f"ALTER DATABASE {self.database} ALLOW_CONNECTIONS false".encode())
+            connection.execute(END_SESSIONS, (self.database,))
+            try:
+                yield
+            finally:
+                connection.execute(f"ALTER DATABASE {self.database} ALLOW_CONNECTIONS true".encode())
 
     def step(
         self, saga_id: str, *, kind: str = "compensatable", target: str = "same", age: timedelta = timedelta()
@@ -65,7 +80,7 @@ async def _served(
     database = postgres.url(name)
     serving = in_go(database, data) if request.param == "go" else in_python(database, data)
     async with serving as address, grpc.aio.insecure_channel(address) as channel:
-        yield Served(channel, Books(database))
+        yield Served(channel, Books(database), postgres, name)
     postgres.drop_database(name)
 
 
@@ -152,9 +167,21 @@ async def test_elsewhere_nothing_is_null(served: Served) -> None:
     """
     ann = served.books.open_account("ann-other")
     step = served.step("other", target="other")
-    refused = Refused(code=grpc.StatusCode.FAILED_PRECONDITION, sealed=False)
+    refused = Refused(code=grpc.StatusCode.FAILED_PRECONDITION)
     assert [await step.give_back(), await step.give_back()] == [refused] * 2
     assert isinstance(await step.spend(customer=ann), SpendResponse)
+
+
+async def test_an_outage_begins_nothing(served: Served) -> None:
+    """L1: while its database is away nothing is begun, and the answer proves it; so it spends no budget."""
+    ann = served.books.open_account("ann-outage")
+    step = served.step("outage")
+    not_begun = Refused(code=grpc.StatusCode.UNAVAILABLE, not_begun=True)
+    with served.outage():
+        assert [await step.spend(customer=ann), await step.find(), await step.give_back()] == [not_begun] * 3
+    while (end := await step.spend(customer=ann)) == not_begun:  # on one more of the connections that are gone
+        await pause()
+    assert isinstance(end, SpendResponse)
 
 
 async def test_a_soft_abort_is_said_again(served: Served) -> None:
@@ -221,7 +248,10 @@ async def test_what_is_forgotten_is_not_begun_anew(served: Served) -> None:
     kept = served.step("kept", age=old)
     done = await kept.spend(customer=ann)
     with closing(served.books.connect()) as connection, connection:
-        connection.execute("INSERT INTO amends_barrier_horizon VALUES (1, now() - interval '60 days')")
+        connection.execute(
+            "INSERT INTO amends_barrier_horizon VALUES (1, now() - interval '60 days') "
+            "ON CONFLICT (id) DO UPDATE SET forgotten_before = excluded.forgotten_before"
+        )
     gone = served.step("gone", age=old)
     assert [await gone.spend(customer=ann), await gone.give_back(), await gone.find()] == [NOBODY_KNOWS] * 3
     other = served.step("gone", age=old, target="other")

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -224,10 +225,12 @@ func answerOf(standing *row, call *call, err error) (*row, error) {
 	}
 }
 
-// transaction commits what it is asked to do, or nothing of it.
+// transaction commits what it is asked to do, or nothing of it. Where it can't even begin, that is certain.
 func (barrier *Barrier) transaction(ctx context.Context, work func(pgx.Tx) (*row, error)) (*row, error) {
 	var answer *row
+	begun := false
 	err := pgx.BeginTxFunc(ctx, barrier.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		begun = true
 		if err := boundWaits(ctx, tx); err != nil {
 			return err
 		}
@@ -235,6 +238,10 @@ func (barrier *Barrier) transaction(ctx context.Context, work func(pgx.Tx) (*row
 		answer, err = work(tx)
 		return err
 	})
+	if err != nil && !begun {
+		slog.WarnContext(ctx, "the database can't be reached", "error", err)
+		return nil, &TryLater{Message: "the participant's database can't be reached"}
+	}
 	var fault *pgconn.PgError
 	if errors.As(err, &fault) && fault.Code == lockNotAvailable {
 		return nil, unknownf("a copy of this call, or one that works on the same rows, is running")
