@@ -96,6 +96,10 @@ bench: $(VENV)/.ready ## Measure; prints key=value lines
 bench-list: $(VENV)/.ready ## Measure lists of a million sagas on both databases (many minutes the first time, 4 GB of disk)
 	@$(RUN)/python -m tests.benchmarks.bench_list $(ARGS)
 
+.PHONY: bench-barrier
+bench-barrier: $(VENV)/.ready ## Measure the barrier: one call with and without it, on both databases
+	@$(RUN)/python -m tests.benchmarks.bench_barrier $(ARGS)
+
 .PHONY: format
 format: $(VENV)/.ready ## Format the code and repair what ruff can
 	@$(RUN)/ruff check --quiet --fix-only

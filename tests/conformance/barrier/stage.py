@@ -140,7 +140,7 @@ class AsyncBarred(BarrierServiceServicer):
     """The handlers on the event loop."""
 
     def __init__(self, handlers: Handlers, sessions: async_sessionmaker[AsyncSession]) -> None:
-        self._handlers, self._sessions = handlers, sessions
+        self._handlers, self.sessions = handlers, sessions
 
     async def Do(self, request: pb.DoRequest, context: AsyncContext) -> pb.DoResponse:
         return await self._guarded(self._handlers.do, pb.DoResponse, context)
@@ -150,7 +150,7 @@ class AsyncBarred(BarrierServiceServicer):
 
     async def Find(self, request: pb.FindRequest, context: AsyncContext) -> pb.DoResponse:
         try:
-            return await barrier.lookup(self._sessions, pb.DoResponse)
+            return await barrier.lookup(self.sessions, pb.DoResponse)
         except self._handlers.swallowed:
             return pb.DoResponse()
 
@@ -161,7 +161,7 @@ class AsyncBarred(BarrierServiceServicer):
                 with barrier.transaction(self._handlers.blocking) as blocking:
                     return response.FromString(body(blocking).SerializeToString())
             for _ in range(self._handlers.blocks):
-                async with barrier.transaction(self._sessions) as session:
+                async with barrier.transaction(self.sessions) as session:
                     returned = await session.run_sync(body)
         except self._handlers.swallowed:
             return response()
@@ -176,7 +176,7 @@ class PlainBarred(BarrierServiceServicer):
     """The handlers in threads. Any: the stubs that are generated here know asynchronous handlers only."""
 
     def __init__(self, handlers: Handlers, sessions: sessionmaker[Session]) -> None:
-        self._handlers, self._sessions = handlers, sessions
+        self._handlers, self.sessions = handlers, sessions
         self._loop = asyncio.get_running_loop()
 
     def Do(self, request: Any, context: Any) -> Any:
@@ -187,7 +187,7 @@ class PlainBarred(BarrierServiceServicer):
 
     def Find(self, request: Any, context: Any) -> Any:
         try:
-            return barrier.lookup(self._sessions, pb.DoResponse)
+            return barrier.lookup(self.sessions, pb.DoResponse)
         except self._handlers.swallowed:
             return pb.DoResponse()
 
@@ -195,7 +195,7 @@ class PlainBarred(BarrierServiceServicer):
         returned: Message = response()
         try:
             for _ in range(self._handlers.blocks):
-                with barrier.transaction(self._sessions) as session:
+                with barrier.transaction(self.sessions) as session:
                     returned = body(session)
         except self._handlers.swallowed:
             return response()
