@@ -35,7 +35,7 @@ async def test_f04_a_compensation_without_its_action_leaves_a_mark(stage: Stage)
 
 
 async def test_f04_with_the_action_elsewhere_the_body_runs_once(stage: Stage) -> None:
-    """F04: nobody here knows of the action, so nothing is null: the body decides, once per compensation key."""
+    """F04, S4: nobody here knows of the action, so nothing is null: the body decides, once for each compensation key."""
     step = Step(saga_id="s-1", target="other")
     assert [(await stage.undo(step)).code for _ in range(2)] == [OK, OK]
     assert stage.rig.effects() == ["undone elsewhere"]
@@ -52,7 +52,7 @@ async def test_a_refused_action_has_nothing_to_undo(stage: Stage) -> None:
 
 
 async def test_f03_a_lookup_seals_what_it_does_not_find(stage: Stage) -> None:
-    """F03, V2, V3: its NOT_FOUND is a promise, which the delayed action meets."""
+    """F03, S4, V2, V3: its NOT_FOUND is a promise, which the delayed action meets."""
     step = Step(saga_id="s-1")
     for _ in range(2):
         absent = await stage.find(step)
