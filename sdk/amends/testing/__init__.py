@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from amends.testing.rehearsal import Orphans, Rehearsal
     from amends.testing.report import FaultMatrixFailure, Result
     from amends.testing.seam import CallSite, Change, Fault, NoFault, WriteSite
-    from amends.testing.standing import StandsStillError
+    from amends.testing.standing import CoordinatorFailedError, StandsStillError
     from amends.testing.stuck import StuckError, WrongLoopError
     from amends.testing.virtual_time import VirtualLoop, held, run
     from amends.testing.world import End, Trait, World
@@ -42,6 +42,7 @@ __all__ = [
     "Called",
     "Change",
     "CoordinatorFailed",
+    "CoordinatorFailedError",
     "CoordinatorKilled",
     "CoordinatorStarted",
     "Delivered",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from amends.participant.context import Direction, StepKind
 from amends.participant.guards import about_to_commit
 from amends.testing.in_process_context import ProcessDied
-from amends.testing.journal import Called, CoordinatorFailed, Delivered, Died, Heard, Replied, Written
+from amends.testing.journal import Called, CoordinatorFailed, Delivered, Died, Heard, Noted, Replied, Written
 from amends.testing.seam import CallSite, Change, WriteSite
 from amends_coordinator.bootstrap import Surrounding
 
@@ -61,6 +61,9 @@ class Around(Surrounding):
                 await asyncio.Event().wait()  # until this task is cancelled, as everything of a killed process is
             heard = answer
             return answer
+        except Exception as error:
+            self._note(Noted(f"the fault raised {error!r}"))
+            raise
         finally:
             self._note(Heard(site, heard))
 

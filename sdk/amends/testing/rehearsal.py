@@ -27,11 +27,19 @@ from google.protobuf.message import Message
 
 from amends.testing.around import Around
 from amends.testing.in_process import InProcessServer
-from amends.testing.journal import CoordinatorKilled, CoordinatorStarted, Entry, Happening, Journal, Noted
+from amends.testing.journal import (
+    CoordinatorFailed,
+    CoordinatorKilled,
+    CoordinatorStarted,
+    Entry,
+    Happening,
+    Journal,
+    Noted,
+)
 from amends.testing.participants import Participant
 from amends.testing.rehearsed_client import RehearsedClient
 from amends.testing.seam import NoFault
-from amends.testing.standing import StandsStillError, stands_still
+from amends.testing.standing import CoordinatorFailedError, StandsStillError, stands_still
 from amends.testing.stuck import WrongLoopError
 from amends.testing.virtual_time import VirtualLoop
 from amends.v1 import operator_service_pb2, saga_pb2
@@ -99,6 +107,7 @@ class Rehearsal:
 
     Raises:
         InvalidParticipantError: a servicer can't be served.
+        CoordinatorFailedError: (when it is left) something went wrong that is no part of the rehearsal.
     """
 
     def __init__(
@@ -141,6 +150,12 @@ class Rehearsal:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        await self._close()
+        failures = [str(entry.what) for entry in self.journal if isinstance(entry.what, CoordinatorFailed)]
+        if failures and error is None:
+            raise CoordinatorFailedError("\n".join((*failures, self.timeline())))
+
+    async def _close(self) -> None:
         await self.client.close()
         if self._replacing is not None:
             self._replacing.cancel()

@@ -1,4 +1,4 @@
-"""Whether anything is left to do about a saga without a person."""
+"""How a rehearsal can end otherwise than with a saga's end, and when a saga waits for a person."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ from amends.v1 import saga_pb2
 
 if TYPE_CHECKING:
     from amends_coordinator.bootstrap import MemoryStore
+
+
+class CoordinatorFailedError(AmendsError):
+    """The coordinator failed, or a fault raised what it was not meant to; the text has the timeline, which says which.
+    Mend the fault; if it is the coordinator's own failure, tell its makers.
+    """
 
 
 class StandsStillError(AmendsError):
