@@ -143,10 +143,10 @@ class EffectCourse:
         if entered.do not in {Do.RUN, Do.RESUME}:
             return self._decide(entered)
         self.started_before = entered.do is Do.RESUME
-        if self.started_before:
-            statements.mark_resumed(connection, self.call.step.ledger, self.call.step.key)
-        else:
+        if not self.started_before:
             self._start(connection)
+        elif not statements.mark_resumed(connection, self.call.step.ledger, self.call.step.key):
+            raise self._changed_meanwhile(self.call.step.key)
         return True
 
     def _begin_compensation(self, entered: Entered, connection: Connection) -> bool:
@@ -158,7 +158,8 @@ class EffectCourse:
             self._start(connection)
         self.action = EffectState.STARTED
         if call.step.action_target is ActionTarget.SAME:
-            action = statements.read(connection, call.step.ledger, call.action_key)
+            resumed = self.started_before  # then what was found is its own row
+            action = statements.read(connection, call.step.ledger, call.action_key) if resumed else entered.row
             self._undo(action, connection)
         return True
 
@@ -168,9 +169,15 @@ class EffectCourse:
         if action.response is not None:
             self.action = EffectState.DONE
             self.call.step.state.stored_action = StoredAction(action.method, action.response)
-        if action.state is not Found.UNDONE:
-            values = {"state": Found.UNDONE.value}
-            statements.finish(connection, self.call.step.ledger, self.call.action_key, was=action.state, values=values)
+        undone = {"state": Found.UNDONE.value}
+        if action.state is not Found.UNDONE and not statements.finish(
+            connection, self.call.step.ledger, self.call.action_key, was=action.state, values=undone
+        ):
+            raise self._changed_meanwhile(self.call.action_key)
+
+    def _changed_meanwhile(self, key: str) -> Unclear:
+        """What was just read of a row is not so any more: another process told an end, or began to undo."""
+        return Unclear(f"the row of {key} has just changed, and this {self.call.step.direction} was not carried out")
 
     def _begin_lookup(self, entered: Entered) -> bool:
         if entered.do is not Do.RESUME or entered.row is None:

@@ -101,9 +101,11 @@ def finish(connection: Connection, ledger: str, key: str, *, was: Found, values:
     return connection.execute(_UPDATE, {**of, **values}).rowcount == 1
 
 
-def mark_resumed(connection: Connection, ledger: str, key: str) -> None:
-    """Note that a `started` effect's body is run once more: an earlier one may still run, and knows nothing of that."""
-    finish(connection, ledger, key, was=Found.STARTED, values={"message": RESUMED})
+def mark_resumed(connection: Connection, ledger: str, key: str) -> bool:
+    """Note that a `started` effect's body is run once more: an earlier one may still run, and knows nothing of that.
+    False where it isn't `started`.
+    """
+    return finish(connection, ledger, key, was=Found.STARTED, values={"message": RESUMED})
 
 
 def finish_alone(connection: Connection, ledger: str, key: str, values: Values) -> bool:

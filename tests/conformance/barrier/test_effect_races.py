@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import grpc
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, event, text
 from sqlalchemy.ext.asyncio import async_sessionmaker
 
 from amends import Rejected, barrier
+from amends.barrier import EffectState
 from shop.payments.v1.payments_pb2 import AuthorizeRequest, AuthorizeResponse
 from tests.conformance.barrier.effects import AsyncPayments, Context, Ended, Rig, with_driver
 
@@ -137,6 +138,41 @@ async def test_a_lookup_promised_never_while_the_action_ran(rig: Rig) -> None:
         assert str(await caller.look_up()) == "NOT_FOUND sealed"
         assert str(await go_on()) == "ABORTED"
     assert rig.states() == {"action": "null"}
+
+
+@contextmanager
+def changed_when_read(sessions: async_sessionmaker[Any], url: str, state: str) -> Generator[None]:  # Any: any kind
+    """Another process changes the action's row to this state as soon as it was read."""
+    engine, other = sessions.kw["bind"].sync_engine, create_engine(with_driver(url))
+    changes = [f"UPDATE amends_barrier SET state = '{state}', response = '' WHERE direction = 'action'"]
+
+    def change(connection: Any, cursor: Any, statement: str, *others: Any) -> None:  # Any: as in SQLAlchemy's stubs
+        if statement.startswith("SELECT") and "amends_barrier" in statement and changes:
+            with other.begin() as at_once:
+                at_once.execute(text(changes.pop()))
+
+    event.listen(engine, "after_cursor_execute", change)
+    yield
+    event.remove(engine, "after_cursor_execute", change)
+    other.dispose()
+    assert not changes
+
+
+@pytest.mark.parametrize(("direction", "meanwhile"), [("action", "undone"), ("compensation", "done")])
+async def test_what_was_read_changes_at_once(empty_postgres: str, direction: str, meanwhile: str) -> None:
+    """S4: neither body runs on what is no longer so; the next attempt finds what is."""
+    rig = Rig(empty_postgres, threaded=False)
+    rig.provider.after = [RuntimeError("the process died here")]
+    async with rig.sessions() as sessions:
+        assert isinstance(sessions, async_sessionmaker)
+        async with rig.serving(rig.servicer(sessions)) as caller:
+            await caller.act()
+            with changed_when_read(sessions, rig.url, meanwhile):
+                ended = await (caller.act(amends_attempt="2") if direction == "action" else caller.undo())
+            assert str(ended) == "ABORTED"
+            assert rig.states() == {"action": meanwhile}
+            assert str(await caller.undo(amends_attempt="2")) == "OK"
+    assert [effect.action for effect in rig.provider.told] == [None, EffectState.DONE]
 
 
 async def test_nothing_is_held_while_the_body_runs(rig: Rig) -> None:
