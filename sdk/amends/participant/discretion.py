@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Handler: TypeAlias = grpc.RpcMethodHandler[Any, Any]
     Continuation: TypeAlias = Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]]
 
-PASSED_ON = (*ENDS_MORE_THAN_A_CALL, grpc.aio.AbortError)
+PASSED_ON = (*ENDS_MORE_THAN_A_CALL, grpc.aio.BaseError)  # what gRPC raises itself is its own business
 
 
 class Discretion(grpc.aio.ServerInterceptor):

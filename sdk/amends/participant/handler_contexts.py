@@ -77,7 +77,7 @@ class PlainContext(grpc.ServicerContext, abc.ABC):
 
     def abort_with_status(self, status: grpc.Status) -> NoReturn:
         """The same with trailers."""
-        self._trailers = tuple(cast("Metadata", status.trailing_metadata or ()))
+        self.set_trailing_metadata(status.trailing_metadata or ())
         self.abort(status.code, status.details)
 
     def set_code(self, code: grpc.StatusCode) -> None:
@@ -96,7 +96,14 @@ class PlainContext(grpc.ServicerContext, abc.ABC):
 
     # The stubs know a mapping only, which gRPC doesn't take.
     def set_trailing_metadata(self, trailing_metadata: Any) -> None:
-        self._trailers = tuple(trailing_metadata)
+        trailers = tuple(trailing_metadata)
+        for pair in trailers:
+            match pair:
+                case (str(), str() | bytes()):
+                    pass
+                case _:
+                    raise TypeError(f"{pair!r} is no trailer: they are pairs of a text and a text or bytes")
+        self._trailers = trailers
 
     def trailing_metadata(self) -> Any:
         """What was set."""

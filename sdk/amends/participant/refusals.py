@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, cast
 
 import grpc
@@ -10,7 +11,6 @@ from amends.errors import AmendsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from datetime import timedelta
 
 REFUSAL_CODES = frozenset(
     {
@@ -62,7 +62,8 @@ class Rejected(NotDone):
                 f"use one of {allowed}; for 'not now', raise TryLater"
             )
         super().__init__(message)
-        self.message, self.reason, self.code, self.sealed = message, reason, code, sealed
+        # A caller without a type checker may hand on an exception as it is, and this has to arrive as a no.
+        self.message, self.reason, self.code, self.sealed = str(message), str(reason), code, sealed
 
 
 class TryLater(NotDone):
@@ -77,8 +78,11 @@ class TryLater(NotDone):
     """
 
     def __init__(self, message: str, retry_after: timedelta | None = None) -> None:
+        # A caller without a type checker may take it for seconds.
+        if not isinstance(retry_after, timedelta | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"retry_after={retry_after!r} is no timedelta")
         super().__init__(message)
-        self.message, self.retry_after = message, retry_after
+        self.message, self.retry_after = str(message), retry_after
 
 
 class NotInStep(AmendsError):

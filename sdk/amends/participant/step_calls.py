@@ -171,12 +171,27 @@ async def _run(call: Call, step: StepContext | None) -> Verdict:
 async def _run_handler(call: Call, step: StepContext | None) -> object:
     """Run a handler with its step as the current one."""
     if step is None:
-        return await _settled(call.method.behaviour(call.message, call.place.context))
+        return await _returned(call)
     token = enter(step)
     try:
-        return await _settled(call.method.behaviour(call.message, call.place.context))
+        return await _returned(call)
     finally:
         leave(step, token)
+
+
+async def _returned(call: Call) -> object:
+    """What a handler returns: a plain one at once, the others after what has to be awaited."""
+    returned = call.method.behaviour(call.message, call.place.context)
+    if not inspect.isawaitable(returned):
+        return returned
+    if not call.method.plain:
+        return await returned
+    if isinstance(returned, Coroutine):
+        returned.close()
+    raise TypeError(
+        f"{place_of(call.method.behaviour)} is no `async def`, but what it returned has to be awaited: make it one; if "
+        "it is decorated, the decorator has to use functools.wraps, or be `async` itself"
+    )
 
 
 async def _guarded(
@@ -194,11 +209,6 @@ async def _guarded(
         return await _to_the_end(guard.returned(returned, abort_reason=step.state.abort_reason))
     refused = _refused(call.place.context) if fault is None or isinstance(fault, grpc.aio.AbortError) else None
     return await _to_the_end(guard.raised(refused or fault or RuntimeError("the handler answered without a response")))
-
-
-async def _settled(returned: object) -> object:
-    """What a handler returned: a plain one its response, the others what has to be awaited for it."""
-    return await returned if inspect.isawaitable(returned) else returned
 
 
 async def _to_the_end(deciding: Verdict | Coroutine[Any, Any, Verdict | None] | None) -> Verdict | None:

@@ -68,7 +68,7 @@ def at_once(course: Coroutine[Any, Any, T]) -> T:
         return result
     finally:
         course.close()
-    raise RuntimeError("a plain handler returned something to be awaited: write it as `async def`")
+    raise RuntimeError("this would have to wait for something, where nothing can be waited for")
 
 
 async def _in_spite_of_everything(ended: asyncio.Future[T]) -> None:

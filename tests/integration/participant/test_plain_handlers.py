@@ -129,6 +129,32 @@ async def test_nothing_that_a_plain_handler_raises_ends_more_than_its_call() -> 
         assert (answer.code, f"raised {end.__name__}" in answer.text) == (grpc.StatusCode.UNKNOWN, True)
 
 
+async def test_a_handler_that_forgot_to_be_async_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """S4: what it returned has to be awaited, and nobody does; the log says where and what to do."""
+
+    async def later() -> ReserveResponse:
+        raise AssertionError("not to be begun")
+
+    def behaviour(request: ReserveRequest, context: grpc.ServicerContext) -> ReserveResponse:
+        return cast("ReserveResponse", later())
+
+    answer = await answer_of_plain(behaviour)
+    assert (answer.code, "raised TypeError" in answer.text) == (grpc.StatusCode.UNKNOWN, True)
+    assert "PlainInventory.Reserve (" in caplog.text
+    assert "is no `async def`, but what it returned has to be awaited" in caplog.text
+
+
+async def test_trailers_that_are_none_are_refused_where_they_are_set() -> None:
+    """S4: later, when the answer is on its way, it would be too late for a word about it."""
+
+    def behaviour(request: ReserveRequest, context: grpc.ServicerContext) -> ReserveResponse:
+        with pytest.raises(TypeError, match="pairs of a text and a text or bytes"):
+            context.set_trailing_metadata(cast("tuple[tuple[str, str]]", (("shelf", 7),)))
+        return ReserveResponse()
+
+    assert await answer_of_plain(behaviour) == Answer(OK, "", {}, b"")
+
+
 async def test_grpcs_own_ways_pass_through_a_thread() -> None:
     """S4: a handler may abort or set a code as in any gRPC server, also if it swallows its own abort."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Coroutine
 from typing import Any
@@ -86,13 +85,3 @@ def test_a_response_that_cannot_be_sent_keeps_its_text_to_itself(caplog: pytest.
     assert isinstance(verdict, Refusal)
     assert (verdict.code, "secret_number" in verdict.text) == (grpc.StatusCode.INTERNAL, False)
     assert "secret_number" in str(caplog.records[-1].exc_info)
-
-
-async def test_a_plain_handler_that_forgot_to_be_async_is_told() -> None:
-    """S4: what it returned has to be awaited, which nobody can do in its thread."""
-
-    async def waits() -> None:
-        await asyncio.sleep(0)
-
-    with pytest.raises(RuntimeError, match="write it as `async def`"):
-        at_once(waits())

@@ -78,3 +78,12 @@ def test_any_text_fits(message: str, reason: str, times: int) -> None:
     percent_encoded = 3 * len(sent.text.encode("utf-8"))
     trailers = sum(len(key) + len(value) * 4 // 3 + 4 for key, value in sent.trailers)
     assert percent_encoded + trailers < ROOM_BYTES
+
+
+def test_a_refusal_made_of_something_else_than_a_text_is_still_one() -> None:
+    """S4: whoever hands on an exception as it is has said no; what is no time span is told where it is written."""
+    caught = ValueError("no such card")
+    sent = wire.rejected(Rejected(caught), participant="payments")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # wrong on purpose
+    assert (sent.code, sent.text) == (grpc.StatusCode.FAILED_PRECONDITION, "no such card")
+    with pytest.raises(TypeError, match="retry_after=5 is no timedelta"):
+        TryLater("busy", 5)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # wrong on purpose
