@@ -13,13 +13,15 @@ from google.protobuf.wrappers_pb2 import StringValue
 from opentelemetry import context as telemetry_context
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 from sqlalchemy import delete, select
+from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Session
 
-from amends import Rejected, barrier, current_step
+from amends import ParticipantServer, Rejected, barrier, current_step
 from amends.outbox import MemoryPublisher, OutboxUseError, Relay, publish
 from amends.outbox.tables import OUTBOX
 from tests.conformance.barrier import stage as barred
 from tests.conformance.outbox.rigs import QUICK, Rig, texts
+from timeline.v1 import timeline_pb2 as pb
 
 
 @pytest_asyncio.fixture
@@ -104,6 +106,43 @@ async def test_a_compensation_publishes_too(rig: Rig, stage: barred.Stage) -> No
     await stage.undo(step)
     await stage.undo(step)
     assert rig.written() == [("order-1", "placed"), ("order-1", "cancelled")]
+
+
+class Telling(barred.AsyncBarred):
+    """Its action is an effect outside of the database, of which it tells; the first time it breaks off after that."""
+
+    def __init__(self, sessions: async_sessionmaker[AsyncSession]) -> None:
+        super().__init__(barred.Handlers(), sessions)
+        self.sessions = sessions
+        self.breaks = [ConnectionResetError("the provider's answer was lost")]
+
+    async def Do(self, request: pb.DoRequest, context: barred.AsyncContext) -> pb.DoResponse:
+        async with barrier.effect(self.sessions) as effect:
+            publish("payments", effect.key, StringValue(value="authorized"))
+            if self.breaks:
+                raise self.breaks.pop()
+            return pb.DoResponse(effect_id="1")
+
+
+@pytest.mark.parametrize("rig", ["sqlite-async", "postgresql-async"], indirect=True)
+async def test_an_effect_publishes_once_it_is_done(rig: Rig) -> None:
+    """O1: what a handler below `barrier.effect` publishes is written with its response: not before, and once."""
+    barred.make_tables(rig.sync_engine)
+    server = ParticipantServer("barred", coordinator=barred.NO_COORDINATOR, stop_grace_s=0)
+    server.add(Telling(rig.async_sessions))
+    step = barred.Step(saga_id="order-1")
+    async with (
+        barred.rig_at(rig.url, plain=True) as behind,
+        server,
+        grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel,
+    ):
+        stage = barred.called(behind, channel)
+        assert (await stage.do(step)).code is grpc.StatusCode.UNKNOWN
+        assert rig.written() == []
+        for _ in range(2):
+            assert (await stage.do(step)).effect_id == "1"
+    assert rig.written() == [("order-1/do/action", "authorized")]
+    await rig.alter(*(delete(table) for table in barrier.TABLES.sorted_tables))
 
 
 async def test_an_event_carries_the_trace(rig: Rig) -> None:
