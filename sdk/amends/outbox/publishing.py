@@ -154,7 +154,7 @@ def _step() -> StepContext | None:
 def _add(row: writing.Row, session: Session | AsyncSession | None, step: StepContext | None) -> None:
     """Have a row written with the transaction that it belongs to."""
     if session is not None:
-        writing.add(session.sync_session if isinstance(session, AsyncSession) else session, row)
+        writing.add(_plain(session), row)
         return
     guard = step.state.guard if step is not None else None
     if isinstance(guard, AsyncTransaction | SyncTransaction):
@@ -165,6 +165,18 @@ def _add(row: writing.Row, session: Session | AsyncSession | None, step: StepCon
         before_commit(lambda done: writing.add(done, row))
     except BarrierUseError:
         raise OutboxUseError(
-            "there is no transaction to publish in: call outbox.publish inside a handler's barrier.transaction block, "
-            "or, where the work is no step of a saga, give it the session that does the work: session=..."
+            "there is no transaction to publish in: call outbox.publish inside a handler's barrier.transaction or "
+            "barrier.effect block, or, where the work is no step of a saga, give it the session that does the work: "
+            "session=..."
         ) from None
+
+
+def _plain(session: object) -> Session:
+    if isinstance(session, AsyncSession):
+        return session.sync_session
+    if isinstance(session, Session):
+        return session
+    raise OutboxUseError(
+        f"outbox.publish was given a {type(session).__name__} as its session: give it the Session or "
+        "AsyncSession itself (of a scoped session: scoped())"
+    )

@@ -162,5 +162,7 @@ async def test_an_event_carries_the_trace(rig: Rig) -> None:
 
 def test_outside_of_a_transaction() -> None:
     """O1: where there is nothing to publish with, a sentence says what to do."""
-    with pytest.raises(OutboxUseError, match=re.escape("inside a handler's barrier.transaction block")):
+    with pytest.raises(
+        OutboxUseError, match=re.escape("inside a handler's barrier.transaction or barrier.effect block")
+    ):
         publish("orders", "a", StringValue())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from datetime import timedelta
@@ -12,7 +13,7 @@ from google.protobuf.wrappers_pb2 import BytesValue
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Engine, create_engine, create_mock_engine
-from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from amends.outbox import PAYLOAD_LIMIT_BYTES, MemoryPublisher, OutboxUseError, Relay, RelayOptions, publish
 from amends.outbox.options import delay_s
@@ -53,6 +54,15 @@ def test_what_can_just_be_published() -> None:
     """O4: the limits themselves are fine."""
     with Session(create_engine("sqlite://")) as session:
         assert say(session, topic="a" * 255, key="ä" * 255, message=bytes(PAYLOAD_LIMIT_BYTES)) != say(session)
+
+
+def test_a_scoped_session_is_asked_for_the_real_one() -> None:
+    """O1: what isn't a session has no transaction to publish in."""
+    scoped = scoped_session(sessionmaker(create_engine("sqlite://")))
+    with pytest.raises(OutboxUseError, match=re.escape("scoped()")):
+        say(cast("Session", scoped))
+    assert say(scoped())
+    scoped.remove()
 
 
 def test_other_databases_are_refused() -> None:
