@@ -39,9 +39,9 @@ type Announcement struct {
 	Files []protoreflect.FileDescriptor
 }
 
-// Announce keeps the process announced until the context ends, then takes it out. It is a lease: repeated after a third of
-// it, at once when the connection was lost, and with growing pauses while the coordinator can't be reached. The error is
-// one that trying again doesn't mend.
+// Announce keeps the process announced until the context ends, then takes it out. It is a lease: repeated after a
+// third of it, at once when the connection was lost, and with growing pauses while the coordinator can't be reached.
+// The error is one that trying again doesn't mend.
 func Announce(ctx context.Context, coordinator string, what Announcement) error {
 	reconnecting := backoff.Config{BaseDelay: firstPause, Multiplier: 2, Jitter: 0.2, MaxDelay: longestPause}
 	connection, err := grpc.NewClient(

@@ -20,9 +20,9 @@ const (
 	abortTrailer    = "amends-abort-bin" // gRPC encodes what ends in "-bin": UTF-8 may be in it
 )
 
-// Rejected is a clear, final no: nothing was done for this call, and repeating it would not help. Return it from work; what
-// the work did is rolled back. Code is one of those that gRPC itself never makes: FailedPrecondition, InvalidArgument,
-// NotFound, OutOfRange, AlreadyExists. Any other proves nothing.
+// Rejected is a clear, final no: nothing was done for this call, and repeating it would not help. Return it from
+// work; what the work did is rolled back. Code is one of those that gRPC itself never makes: FailedPrecondition,
+// InvalidArgument, NotFound, OutOfRange, AlreadyExists. Any other proves nothing.
 type Rejected struct {
 	Code    codes.Code
 	Reason  string // for programs, such as "TOO_FEW_POINTS"
@@ -65,8 +65,8 @@ func unknownf(format string, values ...any) error {
 	return &unknown{message: fmt.Sprintf(format, values...)}
 }
 
-// answered makes of an error what is sent: a status, and the trailers that say what it proves. The text of an unexpected
-// error stays here, in the log: it may hold what is nobody else's business.
+// answered makes of an error what is sent: a status, and the trailers that say what it proves. The text of an
+// unexpected error stays here, in the log: it may hold what is nobody else's business.
 func answered(ctx context.Context, participant string, err error) error {
 	var no *Rejected
 	var later *TryLater
@@ -79,7 +79,8 @@ func answered(ctx context.Context, participant string, err error) error {
 			setTrailer(ctx, sealedTrailer, "1")
 		}
 		refusal := status.New(no.Code, no.Message)
-		if detailed, problem := refusal.WithDetails(&errdetails.ErrorInfo{Domain: participant, Reason: no.Reason}); problem == nil {
+		reason := &errdetails.ErrorInfo{Domain: participant, Reason: no.Reason}
+		if detailed, problem := refusal.WithDetails(reason); problem == nil {
 			refusal = detailed
 		}
 		return refusal.Err()

@@ -18,13 +18,15 @@ import (
 )
 
 // Barrier keeps a participant's calls apart, with one row for each key in the participant's own database. The row is
-// written in the transaction that does the work, so both are there or neither is. Its rules are those of docs/barrier.md.
+// written in the transaction that does the work, so both are there or neither is. Its rules are those of
+// docs/barrier.md.
 type Barrier struct {
 	pool        *pgxpool.Pool
 	participant string
 }
 
-// NewBarrier makes a barrier on a database that has its tables (see Tables). Participant is the name that refusals carry.
+// NewBarrier makes a barrier on a database that has its tables (see Tables). Participant is the name that refusals
+// carry.
 func NewBarrier(pool *pgxpool.Pool, participant string) *Barrier {
 	return &Barrier{pool: pool, participant: participant}
 }
@@ -52,9 +54,9 @@ func Action[Response proto.Message](
 	})
 }
 
-// Compensation answers a step's compensation. The work runs once per key, and only if there is something to undo; done is
-// the action's response (nil if another participant was called with the action). Where the action never ran, a mark keeps
-// it from running later.
+// Compensation answers a step's compensation. The work runs once per key, and only if there is something to undo;
+// done is the action's response (nil if another participant was called with the action). Where the action never ran,
+// a mark keeps it from running later.
 func Compensation[Response, Done proto.Message](
 	ctx context.Context,
 	barrier *Barrier,
@@ -115,7 +117,8 @@ type call struct {
 func newCall(ctx context.Context, step *Step, request proto.Message) (*call, error) {
 	path, _ := grpc.Method(ctx)
 	method := strings.TrimPrefix(path, "/")
-	// The coordinator sends the same bytes with every attempt; written again they are the same from one attempt to the next.
+	// The coordinator sends the same bytes with every attempt; written again they are the same from one attempt to
+	// the next.
 	content, err := proto.MarshalOptions{Deterministic: true}.Marshal(request)
 	if err != nil {
 		return nil, err
@@ -126,7 +129,9 @@ func newCall(ctx context.Context, step *Step, request proto.Message) (*call, err
 	return &call{step: step, method: method, hash: hash.Sum(nil)}, nil
 }
 
-func (barrier *Barrier) action(ctx context.Context, call *call, work func(pgx.Tx) (proto.Message, error)) (*row, error) {
+func (barrier *Barrier) action(
+	ctx context.Context, call *call, work func(pgx.Tx) (proto.Message, error),
+) (*row, error) {
 	return barrier.transaction(ctx, func(tx pgx.Tx) (*row, error) {
 		standing, err := claim(ctx, tx, call.step, call.step.Key, running, call)
 		if err != nil || standing != nil {
@@ -260,8 +265,8 @@ func boundWaits(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// claim writes the first row of a key; nil if it did, else the row that stands there. It waits for a transaction that is
-// writing one.
+// claim writes the first row of a key; nil if it did, else the row that stands there. It waits for a transaction that
+// is writing one.
 func claim(ctx context.Context, tx pgx.Tx, step *Step, key, state string, call *call) (*row, error) {
 	direction, method, hash := DirectionAction, "", []byte(nil) // a mark
 	if call != nil {
@@ -284,9 +289,9 @@ func claim(ctx context.Context, tx pgx.Tx, step *Step, key, state string, call *
 	return nil, unknownf("the row of %s comes and goes", key)
 }
 
-// notForgotten refuses to begin anything for a step whose rows may have been purged: it can't know what happened. Asked
-// after the claim, never before: the horizon is committed before the rows are deleted, so whoever finds a row gone finds
-// the horizon moved.
+// notForgotten refuses to begin anything for a step whose rows may have been purged: it can't know what happened.
+// Asked after the claim, never before: the horizon is committed before the rows are deleted, so whoever finds a row
+// gone finds the horizon moved.
 func notForgotten(ctx context.Context, tx pgx.Tx, step *Step) error {
 	var horizon time.Time
 	err := tx.QueryRow(ctx, horizonSQL).Scan(&horizon)
@@ -302,7 +307,8 @@ func notForgotten(ctx context.Context, tx pgx.Tx, step *Step) error {
 func read(ctx context.Context, tx pgx.Tx, step *Step, key string) (*row, error) {
 	var found row
 	err := tx.QueryRow(ctx, readSQL, step.Ledger, key).Scan(
-		&found.state, &found.requestHash, &found.response, &found.abortReason, &found.code, &found.message, &found.reason,
+		&found.state, &found.requestHash, &found.response, &found.abortReason,
+		&found.code, &found.message, &found.reason,
 	)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil

@@ -42,11 +42,12 @@ const lockNotAvailable = "55P03" // SQLSTATE of a lock_timeout
 
 const purgeBatchSize = 1_000
 
-// Purge forgets the steps that began more than olderThan ago, in small transactions, and answers how many rows it deleted.
-// From then on a call of such a step is answered "nobody knows". Choose it longer than any saga takes, dead letters included.
+// Purge forgets the steps that began more than olderThan ago, in small transactions, and answers how many rows it
+// deleted. From then on a call of such a step is answered "nobody knows". Choose it longer than any saga takes, dead
+// letters included.
 func (barrier *Barrier) Purge(ctx context.Context, olderThan time.Duration) (int64, error) {
 	if olderThan < time.Hour {
-		return 0, fmt.Errorf("what is %v old may still be running: forget nothing that is younger than an hour", olderThan)
+		return 0, fmt.Errorf("what is %v old may still be running: remember it for an hour at least", olderThan)
 	}
 	horizon := time.Now().Add(-olderThan)
 	// Committed before anything is deleted: whoever finds a row gone finds the horizon moved.

@@ -1,6 +1,6 @@
-// Package amends is what a participant needs to take part in sagas, beside its own code: it reads what the coordinator
-// says about a call (step.go), answers so that the coordinator knows what an answer proves (answers.go), does the work of
-// a key once and keeps late calls out (barrier.go), and says where the participant is (announce.go).
+// Package amends is what a participant needs to take part in sagas, beside its own code: it reads what the
+// coordinator says about a call (step.go), answers so that the coordinator knows what an answer proves (answers.go),
+// does the work of a key once and keeps late calls out (barrier.go), and says where the participant is (announce.go).
 //
 // It is no library: copy it and change it. It depends on gRPC, pgx and the generated code of amends.v1.
 package amends
@@ -72,7 +72,8 @@ func (step *Step) AbortSaga(reason string) {
 	step.abortReason = cut
 }
 
-// seals tells whether a refusal of this step's action is written down and promised for ever. The others are asked again.
+// seals tells whether a refusal of this step's action is written down and promised for ever. The others are asked
+// again.
 func (step *Step) seals() bool {
 	return step.Kind == KindCompensatable || step.Kind == KindPivot
 }
@@ -103,7 +104,7 @@ func stepOf(ctx context.Context, direction string) (*Step, error) {
 		read.problem = fmt.Errorf("this method is a step's %s, not its %s", direction, step.Direction)
 	}
 	if read.problem != nil {
-		return nil, status.Errorf(codes.Unimplemented, "this call is not a step that can be carried out here: %v", read.problem)
+		return nil, status.Errorf(codes.Unimplemented, "this call can't be carried out as a step: %v", read.problem)
 	}
 	return step, nil
 }

@@ -1,5 +1,5 @@
-// Package points keeps the points of customers. What makes its methods steps of a saga is in package amends: here is only
-// what the service is about.
+// Package points keeps the points of customers. What makes its methods steps of a saga is in package amends: here is
+// only what the service is about.
 package points
 
 import (
@@ -34,17 +34,10 @@ func (service *Service) Spend(ctx context.Context, request *pointsv1.SpendReques
 }
 
 // GiveBack undoes a spend: done is what Spend answered, nil if that was another participant.
-func (service *Service) GiveBack(ctx context.Context, request *pointsv1.GiveBackRequest) (*pointsv1.GiveBackResponse, error) {
-	return amends.Compensation(ctx, service.Barrier, request,
-		func(ctx context.Context, tx pgx.Tx, _ *amends.Step, done *pointsv1.SpendResponse) (*pointsv1.GiveBackResponse, error) {
-			if done == nil {
-				return nil, &amends.Rejected{
-					Code: codes.FailedPrecondition, Reason: "NOT_MADE_HERE", Message: "this spend was not made here",
-				}
-			}
-			_, err := tx.Exec(ctx, giveBackSQL, done.GetSpendId())
-			return &pointsv1.GiveBackResponse{}, err
-		})
+func (service *Service) GiveBack(
+	ctx context.Context, request *pointsv1.GiveBackRequest,
+) (*pointsv1.GiveBackResponse, error) {
+	return amends.Compensation(ctx, service.Barrier, request, giveBack)
 }
 
 // FindSpend tells what became of a spend.
@@ -56,21 +49,19 @@ func spend(
 	ctx context.Context, tx pgx.Tx, step *amends.Step, request *pointsv1.SpendRequest,
 ) (*pointsv1.SpendResponse, error) {
 	if request.GetPointCount() < 1 {
-		return nil, &amends.Rejected{Code: codes.InvalidArgument, Reason: "NO_POINTS", Message: "spend at least one point"}
+		return nil, refused(codes.InvalidArgument, "NO_POINTS", "spend at least one point")
 	}
 	var held, left int32
 	var watched bool
 	err := tx.QueryRow(ctx, heldSQL, request.GetCustomerId()).Scan(&held, &watched)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, &amends.Rejected{Code: codes.NotFound, Reason: "NO_CUSTOMER", Message: "there is no such customer"}
+		return nil, refused(codes.NotFound, "NO_CUSTOMER", "there is no such customer")
 	}
 	if err != nil {
 		return nil, err
 	}
 	if left = held - request.GetPointCount(); left < 0 {
-		return nil, &amends.Rejected{
-			Code: codes.FailedPrecondition, Reason: "TOO_FEW_POINTS", Message: "the customer has fewer points than that",
-		}
+		return nil, refused(codes.FailedPrecondition, "TOO_FEW_POINTS", "the customer has fewer points than that")
 	}
 	if watched {
 		step.AbortSaga("this customer is watched") // done, but roll the saga back
@@ -78,6 +69,20 @@ func spend(
 	spendID := "spend-" + rand.Text()
 	_, err = tx.Exec(ctx, spendSQL, spendID, request.GetCustomerId(), request.GetPointCount())
 	return &pointsv1.SpendResponse{SpendId: spendID, LeftCount: left}, err
+}
+
+func giveBack(
+	ctx context.Context, tx pgx.Tx, _ *amends.Step, done *pointsv1.SpendResponse,
+) (*pointsv1.GiveBackResponse, error) {
+	if done == nil {
+		return nil, refused(codes.FailedPrecondition, "NOT_MADE_HERE", "this spend was not made here")
+	}
+	_, err := tx.Exec(ctx, giveBackSQL, done.GetSpendId())
+	return &pointsv1.GiveBackResponse{}, err
+}
+
+func refused(code codes.Code, reason, message string) error {
+	return &amends.Rejected{Code: code, Reason: reason, Message: message}
 }
 
 const heldSQL = `SELECT point_count, watched FROM account WHERE customer_id = $1 FOR UPDATE`
