@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Session, sessionmaker
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-Sessions: TypeAlias = "sessionmaker[Session] | async_sessionmaker[AsyncSession]"
+Sessions: TypeAlias = "sessionmaker[Any] | async_sessionmaker[Any]"  # Any: whatever class of session they make
 
 
 class Database:
@@ -44,7 +44,8 @@ class Database:
         """One transaction; what the database raises is passed on."""
         if isinstance(self._sessions, async_sessionmaker):
             async with self._sessions.begin() as session:
-                return await session.run_sync(work)
+                result: T = await session.run_sync(work)
+                return result
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._run_here, self._sessions, work)
 
     def close(self) -> None:
@@ -52,6 +53,6 @@ class Database:
         self._thread.shutdown()
 
     @staticmethod
-    def _run_here(sessions: sessionmaker[Session], work: Callable[[Session], T]) -> T:
+    def _run_here(sessions: sessionmaker[Any], work: Callable[[Session], T]) -> T:  # Any: as above
         with sessions.begin() as session:
             return work(session)

@@ -49,6 +49,20 @@ class RelayOptions:
             )
 
 
+AWAY_DELAY_CAP_S = 5.0
+"""The longest wait before a broker or a database that is away is tried again."""
+
+
+def away_delay_s(options: RelayOptions, fault_count: int, fraction: float) -> float:
+    """How long everything waits after what is away was tried in vain so many times in a row; arguments as below."""
+    return min(AWAY_DELAY_CAP_S, delay_s(options, fault_count, fraction))
+
+
+def worth_a_warning(count: int) -> bool:
+    """Whether the so-manieth failure in a row is told to everybody: the first, second, fourth, eighth, …"""
+    return count & (count - 1) == 0
+
+
 def delay_s(options: RelayOptions, refusal_count: int, fraction: float) -> float:
     """How long a key waits after so many refusals of its event.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 import threading
 import uuid
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from amends.outbox import statements, wakes
 from amends.outbox.database import Database
 from amends.outbox.errors import OutboxUseError
-from amends.outbox.options import RelayOptions, delay_s
+from amends.outbox.options import RelayOptions, away_delay_s, worth_a_warning
 from amends.outbox.turn import Turn, TurnOverError
 
 if TYPE_CHECKING:
@@ -127,8 +128,9 @@ class Relay:
                 wait_s = self._options.poll_interval.total_seconds()
             except Exception as problem:  # noqa: BLE001 - the database is away: it will be back
                 fault_count += 1
-                wait_s = delay_s(self._options, fault_count, 1.0)
-                log.warning("the outbox can't be read; the next try is in %.1f s: %s", wait_s, problem)
+                wait_s = away_delay_s(self._options, fault_count, random.random())
+                level = logging.WARNING if worth_a_warning(fault_count) else logging.DEBUG
+                log.log(level, "the outbox can't be read; the next try is in %.1f s: %s", wait_s, problem)
             if not self._stopping:  # a turn that was stopped has taken notice of the signal
                 await self._pause(wait_s)
 

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 from amends.outbox import statements
 from amends.outbox.errors import PublishError, PublisherUnavailableError
-from amends.outbox.options import delay_s
+from amends.outbox.options import away_delay_s, delay_s, worth_a_warning
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     from amends.outbox.statements import WaitingEvent
 
 log = logging.getLogger("amends.outbox")
-
-UNREACHABLE_DELAY_CAP_S = 5.0
-"""The longest wait before an unreachable broker is tried again."""
 
 
 @dataclass(slots=True)
@@ -200,7 +197,8 @@ class Turn:
         told = _told(problem)
         count = refused.attempt_count + 1
         wait_s = delay_s(self._options, count, random.random())
-        log.warning(
+        log.log(
+            logging.WARNING if worth_a_warning(count) else logging.DEBUG,
             "event %s (topic %s, key %s) was not taken, attempt %d, the next in %.1f s; later ones of its key wait: %s",
             refused.event.event_id,
             refused.event.topic,
@@ -214,9 +212,10 @@ class Turn:
 
     def _wait_for_the_broker(self, problem: PublisherUnavailableError) -> None:
         self._unreachable_count += 1
-        wait_s = min(UNREACHABLE_DELAY_CAP_S, delay_s(self._options, self._unreachable_count, random.random()))
+        wait_s = away_delay_s(self._options, self._unreachable_count, random.random())
         self._paused_until = self._now() + wait_s
-        log.warning("events wait, because the broker can't be reached; the next try is in %.1f s: %s", wait_s, problem)
+        level = logging.WARNING if worth_a_warning(self._unreachable_count) else logging.DEBUG
+        log.log(level, "events wait: the broker can't be reached; the next try is in %.1f s: %s", wait_s, problem)
 
     async def _pause(self) -> bool:
         """Wait until there may be something to do; whether the time was over before anybody said so."""

@@ -16,7 +16,7 @@ from sqlalchemy import Engine, create_engine, create_mock_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from amends.outbox import PAYLOAD_LIMIT_BYTES, MemoryPublisher, OutboxUseError, Relay, RelayOptions, publish
-from amends.outbox.options import delay_s
+from amends.outbox.options import away_delay_s, delay_s, worth_a_warning
 
 SECOND = timedelta(seconds=1)
 
@@ -96,6 +96,13 @@ def test_delays_stay_within_their_cap(refusal_count: int, fraction: float) -> No
     options = RelayOptions(initial_delay=timedelta(milliseconds=100), maximum_delay=timedelta(seconds=60))
     full = 0.1 * 2 ** min(refusal_count - 1, 20)
     assert min(full, 60) / 2 <= delay_s(options, refusal_count, fraction) <= min(full, 60)
+
+
+def test_what_is_away_is_tried_again_soon_and_told_ever_less_often() -> None:
+    """O4: a broker or database that comes back is noticed within seconds; a long outage doesn't fill the log."""
+    options = RelayOptions(initial_delay=timedelta(milliseconds=100), maximum_delay=timedelta(hours=1))
+    assert [away_delay_s(options, count, 1.0) for count in (1, 2, 6, 7, 1000)] == [0.1, 0.2, 3.2, 5.0, 5.0]
+    assert [count for count in range(1, 100) if worth_a_warning(count)] == [1, 2, 4, 8, 16, 32, 64]
 
 
 async def test_a_relay_is_used_once() -> None:
