@@ -35,7 +35,7 @@ async def test_f04_a_compensation_without_its_action_leaves_a_mark(stage: Stage)
 
 
 async def test_f04_with_the_action_elsewhere_the_body_runs_once(stage: Stage) -> None:
-    """F04, S4: nobody here knows of the action, so nothing is null: the body decides, once for each compensation key."""
+    """F04, S4: nobody here knows of the action, so nothing is null: the body decides, once per compensation key."""
     step = Step(saga_id="s-1", target="other")
     assert [(await stage.undo(step)).code for _ in range(2)] == [OK, OK]
     assert stage.rig.effects() == ["undone elsewhere"]
