@@ -96,7 +96,7 @@ class Course:
         answer = Answer(response=response.SerializeToString(), abort_reason=abort_reason)
         for hook in self.hooks:
             hook(session)
-        session.flush()
+        session.flush()  # before the commit, whose errors cost a connection
         step = self._call.step
         done = {"state": Found.DONE.value, "response": answer.response, "abort_reason": abort_reason}
         connection = connection_of(session)
