@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hosting.database import Database
     from hosting.serving import Service
     from shop.cards.client import Wire
+    from shop.demo.books import Books as ShopBooks
 
 TEAPOT = PlaceOrder(
     customer_id="alice",
@@ -77,12 +78,16 @@ class ShopWorld:
 
     async def check(self, end: End) -> None:
         """What is true of the shop, whatever went wrong: all of an order stands or nothing, and no stock is gone."""
-        books = read_books(self._data)
+        books = self.books()
         standing = [row.thing for row in books.standing]
         expected = 1 if isinstance(end, Committed) else 0
         for thing in THINGS:
             assert standing.count(thing.name) == expected, f"{standing.count(thing.name)} of {thing.name} stand"
         assert not any(books.stock_gaps.values()), f"pieces of stock are neither free nor held: {books.stock_gaps}"
+
+    def books(self) -> ShopBooks:
+        """What the services' and the provider's databases say."""
+        return read_books(self._data)
 
     def _open(self, name: str, service: Service) -> Database:
         database = open_database(database_path(self._data, name), service.tables)

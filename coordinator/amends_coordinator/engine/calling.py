@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from amends_coordinator.core.effects import DIRECTION_OF, Call, CallAction, CallCompensation, CallLookup
+from amends_coordinator.core.guards import abort_applies
 from amends_coordinator.core.ids import Instant
 from amends_coordinator.core.saga import idempotency_key
 from amends_coordinator.core.states import Direction
@@ -32,7 +33,8 @@ def call_request(
     intent = _intent(saga, effect, direction)
     about_action = direction is not Direction.ACTION
     action = (saga.intent(effect.step, Direction.ACTION) if about_action else None) or intent
-    bound = None if about_action or saga.point_of_no_return_passed else saga.deadline_time
+    # A letter to those whom a compensation concerns has none either: it may be written long after the saga's timeout.
+    bound = saga.deadline_time if not about_action and abort_applies(saga) else None
     return CallRequest(
         saga_id=saga.id,
         step=effect.step,

@@ -229,7 +229,7 @@ class _Cases:
     def _actions(self, step: AnyStep) -> Iterator[FaultCase]:
         can_go_back = self._before_the_point(step)
         for fault in TRANSIENT:
-            yield self._case(step, ACTION, fault, FORWARD if self._patient(step) else EITHER)
+            yield self._case(step, ACTION, fault, FORWARD if self._goes_over(step, fault) else EITHER)
         yield self._case(step, ACTION, LOST_THEN_REJECTED, FORWARD if self._patient(step) else EITHER)
         for fault in UNSETTLED:
             yield self._case(step, ACTION, fault, EITHER if can_go_back else FORWARD)
@@ -325,6 +325,13 @@ class _Cases:
             return False
         passed = {each.name for each in self._saga.steps if each.kind in (StepKind.PIVOT, StepKind.RETRIABLE)}
         return not passed & ancestors_of(step.after)
+
+    def _goes_over(self, step: AnyStep, fault: Fault) -> bool:
+        """Whether this fault leads no saga back: what is lost with the write before an intent is also the record of the
+        steps before it.
+        """
+        concerned = (step, *step.after) if fault.name == "killed-before-intent" else (step,)
+        return all(self._patient(each) for each in concerned)
 
     def _patient(self, step: AnyStep) -> bool:
         """Whether a fault that goes over by itself leads no saga back at this step."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from amends.testing.promises import SeenCall
@@ -21,7 +22,7 @@ class Script:
     """The fault of one case, as a rehearsal takes it.
 
     Args:
-        troubles: the first one that has something to say about a call has it.
+        troubles: at a call that concerns several of them the first one stands outermost.
         scene: what they can do beside answering.
 
     Attributes:
@@ -82,11 +83,14 @@ class Script:
             trouble.before_commit(site)
 
     async def _answer(self, site: CallSite, send: Send) -> Answer:
-        for trouble in self.troubles:
-            answer = await trouble.call(self._scene, site, send)
-            if answer is not None:
-                return answer
+        """What is heard of a call: each trouble stands around those that come after it."""
+        for trouble in reversed(self.troubles):
+            send = partial(self._around, trouble, site, send)
         return await send()
+
+    async def _around(self, trouble: Trouble, site: CallSite, send: Send) -> Answer:
+        answer = await trouble.call(self._scene, site, send)
+        return await send() if answer is None else answer
 
     def _next(self) -> int:
         self._order += 1
