@@ -133,7 +133,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._moved_at_s = time.monotonic()
         self._outside: deque[ref[asyncio.Future[Any]]] = deque()
         self._held_outside: deque[ref[asyncio.Future[Any]]] = deque()
-        self._read_outside: set[FileDescriptorLike] = set()
+        self._watched: set[tuple[str, FileDescriptorLike]] = set()  # ("r" or "w", the socket)
         self._turns: deque[asyncio.Future[None]] = deque()
         super().__init__(_Selector(self))
         self._clock_resolution = 1 / MICROS  # as fine as time is counted here
@@ -153,13 +153,26 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def add_reader(self, fd: FileDescriptorLike, callback: Callable[[Unpack[Given]], Any], *args: *Given) -> None:
         """Drivers that watch their socket themselves do so only while they wait for it; gRPC does all the time."""
         super().add_reader(fd, callback, *args)
-        if not _held.get() and not str(getattr(callback, "__module__", "")).startswith("grpc"):
-            self._read_outside.add(fd)
+        self._watch("r", fd, callback)
 
     def remove_reader(self, fd: FileDescriptorLike) -> bool:
         """See `add_reader`."""
-        self._read_outside.discard(fd)
+        self._watched.discard(("r", fd))
         return super().remove_reader(fd)
+
+    def add_writer(self, fd: FileDescriptorLike, callback: Callable[[Unpack[Given]], Any], *args: *Given) -> None:
+        """See `add_reader`."""
+        super().add_writer(fd, callback, *args)
+        self._watch("w", fd, callback)
+
+    def remove_writer(self, fd: FileDescriptorLike) -> bool:
+        """See `add_reader`."""
+        self._watched.discard(("w", fd))
+        return super().remove_writer(fd)
+
+    def _watch(self, side: str, fd: FileDescriptorLike, callback: object) -> None:
+        if not _held.get() and not str(getattr(callback, "__module__", "")).startswith("grpc"):
+            self._watched.add((side, fd))
 
     async def turn(self) -> None:
         """Wait until nothing really goes on and everybody who asked before has had their turn."""
@@ -179,7 +192,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     @property
     def is_waiting_outside(self) -> bool:
         """Whether something really goes on."""
-        return _any_left(self._outside) or bool(self._read_outside)
+        return _any_left(self._outside) or bool(self._watched)
 
     @property
     def is_holding(self) -> bool:

@@ -94,6 +94,11 @@ def test_time_stands_still_while_a_socket_is_waited_for() -> None:
             async with asyncio.timeout(0.001):
                 await readable.wait()
             loop.remove_reader(ours)
+            writable = asyncio.Event()
+            loop.add_writer(ours, writable.set)
+            async with asyncio.timeout(0.001):
+                await writable.wait()
+            loop.remove_writer(ours)
         return now_s()
 
     assert run(main) == 0
