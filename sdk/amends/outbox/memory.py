@@ -28,15 +28,17 @@ class MemoryPublisher:
         self.events: list[Event] = []
         self.deliveries: list[Event] = []
         self.faults: dict[str, Exception] = {}
+        self._known: set[str] = set()
         self._waiting: list[asyncio.Future[None]] = []
 
     async def publish(self, event: Event) -> None:
         """See `Publisher`."""
         fault = self.faults.get(event.key) or self.faults.get("*")
         if fault is not None:
-            raise fault
+            raise fault.with_traceback(None)  # it is raised often, and would remember each time
         self.deliveries.append(event)
-        if all(event.event_id != known.event_id for known in self.events):
+        if event.event_id not in self._known:
+            self._known.add(event.event_id)
             self.events.append(event)
         waiting, self._waiting = self._waiting, []
         for each in waiting:
