@@ -78,9 +78,9 @@ class Course:
         except Unclear as problem:
             self.verdict = wire.key_in_use(str(problem))
             return self.verdict
-        self.verdict = verdict_of(entered, call)
         if entered.do in LEAVES_MARK:
-            commit(session)
+            commit(session)  # before there is a verdict, which would be sent whatever this raises
+        self.verdict = verdict_of(entered, call)
         if self.verdict is None:
             self._hand_over(session, connection)
         return self.verdict

@@ -92,7 +92,9 @@ class EffectCourse:
             self.verdict = wire.key_in_use(str(problem))
             return self.verdict
         if leaves:
-            commit(session)
+            verdict, self.verdict = self.verdict, None
+            commit(session)  # before there is a verdict, which would be sent whatever this raises
+            self.verdict = verdict
         self._entered = self.verdict is None
         return self.verdict
 

@@ -77,6 +77,17 @@ async def test_a_refusal_that_could_not_be_kept_is_unknown(stage: Stage) -> None
     assert (await stage.do(STEP)).sealed
 
 
+@pytest.mark.parametrize("call", ["undo", "find"])
+async def test_a_mark_that_could_not_be_left_is_unknown(stage: Stage, call: str) -> None:
+    """S4, F04: what only a durable mark makes true is not said before it is durable."""
+    calls = {"undo": stage.undo, "find": stage.find}
+    with lost_commits(stage.rig.engine):
+        lost = await calls[call](STEP)
+    assert (lost.code, lost.sealed) == (UNKNOWN, False)
+    assert stage.rig.rows() == {}
+    assert (await stage.do(STEP)).code is OK
+
+
 async def test_connections_that_were_closed_meanwhile(stage: Stage) -> None:
     """A database that was started anew: the call says that it did not begin, and the next one succeeds."""
     if not stage.rig.on_postgres:
