@@ -45,6 +45,7 @@ from tests.integration.participant.test_plain_handlers import (
     NotingGuard,
     answer_of_plain,
     fail,
+    given_up,
     refuse,
 )
 
@@ -194,7 +195,7 @@ async def test_a_synchronous_server_gives_each_key_one_handler_at_a_time() -> No
         assert ((await first).code, other.code) == (OK, ABORTED)
         assert await asyncio.to_thread(interceptor.wait_idle, LONG_S)
     assert copy.code in {ABORTED, grpc.StatusCode.DEADLINE_EXCEEDED}
-    assert ran == ["1 begins", "1 ends"]
+    assert ran[:2] == ["1 begins", "1 ends"]  # whoever gave up in that very moment may still run after it
 
 
 async def test_a_guard_decides_in_the_thread_of_a_synchronous_server() -> None:
@@ -226,9 +227,9 @@ async def test_an_own_server_can_wait_for_its_threads() -> None:
 
     interceptor = StepInterceptor("inventory")
     async with own_aio_server(PlainInventory(behaviour), interceptor) as channel:
-        call = asyncio.create_task(reserve(channel, as_step(), timeout_s=0.3))
+        call = asyncio.create_task(reserve(channel, as_step()))
         assert await asyncio.to_thread(began.wait, LONG_S)
-        assert (await call).code is grpc.StatusCode.DEADLINE_EXCEEDED
+        await given_up(call)
     assert not await interceptor.wait_idle(0)
     goes_on.set()
     assert await interceptor.wait_idle(LONG_S)
