@@ -146,6 +146,32 @@ async def test_an_event_that_hangs_is_tried_again(rig: Rig) -> None:
     assert texts(publisher.events) == ["a1", "a2"]
 
 
+async def test_a_publisher_that_cancels_itself(rig: Rig) -> None:
+    """O2: a client closed under its publisher cancels what waits: that is a refusal, and not the end of the relay."""
+    publisher = Cancelling()
+    await rig.publish("a", "a1", "a2")
+    async with Relay(rig.sessions, publisher, QUICK):
+        await publisher.received(2)
+        await eventually(lambda: rig.written() == [], what="what is delivered is deleted")
+    assert texts(publisher.deliveries) == ["a1", "a2"]
+
+
+class Cancelling(MemoryPublisher):
+    """Waits for something that somebody else cancels, the first time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers: list[asyncio.Future[None]] = [asyncio.get_running_loop().create_future()]
+
+    async def publish(self, event: Event) -> None:
+        """See `Publisher`."""
+        if self.answers:
+            answer = self.answers.pop()
+            asyncio.get_running_loop().call_soon(answer.cancel)
+            await answer
+        await super().publish(event)
+
+
 async def test_a_broker_that_is_away_costs_no_event_an_attempt(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     """O2, O4: while the broker can't be reached everything waits, uncounted; back again, it gets all of it in order."""
     publisher = MemoryPublisher()
