@@ -98,7 +98,7 @@ class Surrounding:
         return await commit()
 
     def failed(self, saga_id: str, error: BaseException) -> None:
-        """Hears of a fault of the coordinator itself; the saga is taken up again."""
+        """Hears of a fault of the coordinator itself. The saga is taken up again; "": the coordinator is gone."""
 
 
 class RehearsedTelemetry(LogTelemetry):
@@ -146,6 +146,7 @@ class RehearsedCoordinator:
         settings: Mapping[str, float],
     ) -> None:
         self._ledger = WatchedLedger(store, around=surrounding)
+        self._surrounding = surrounding
         self._participants = participants
         telemetry = RehearsedTelemetry(surrounding)
         engine_settings = EngineSettings(**settings)  # type: ignore[arg-type]  # counts among them are whole numbers
@@ -200,6 +201,7 @@ class RehearsedCoordinator:
             if participant.name not in known:
                 await self._registry.announce(_announcement(participant))
         self._running = asyncio.create_task(self._engine.run(), name="run coordinator")
+        self._running.add_done_callback(self._ended)
 
     def kill(self) -> None:
         """From now on it writes and reads nothing. `bury` removes what is left of it."""
@@ -220,6 +222,11 @@ class RehearsedCoordinator:
             await asyncio.gather(self._running, return_exceptions=True)
             self._running = None
         await self._engine.stop(0.0)
+
+    def _ended(self, running: asyncio.Task[None]) -> None:
+        error = None if running.cancelled() else running.exception()
+        if error is not None:
+            self._surrounding.failed("", error)
 
 
 def _announcement(participant: RehearsedParticipant) -> Announcement:

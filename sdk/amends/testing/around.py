@@ -82,6 +82,7 @@ class Around(Surrounding):
     def failed(self, saga_id: str, error: BaseException) -> None:
         """See `Surrounding`."""
         self._note(CoordinatorFailed(saga_id, repr(error)))
+        self._written()
 
     async def _deliver(self, site: CallSite, send: Callable[[], Awaitable[Answer]]) -> Answer:
         """Make a call in a task of its own, which a coordinator that is killed may leave behind."""

@@ -96,13 +96,13 @@ class CoordinatorKilled:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorFailed:
-    """A fault of the coordinator itself, which is never to happen."""
+    """A fault of the coordinator itself, which is never to happen. No `saga_id`: it is gone, and no other one comes."""
 
     saga_id: str
     error: str
 
     def __str__(self) -> str:
-        return f"FAULT   the coordinator failed on {self.saga_id}: {self.error}"
+        return f"FAULT   the coordinator failed{f' on {self.saga_id}' if self.saga_id else ''}: {self.error}"
 
 
 @dataclass(frozen=True, slots=True)

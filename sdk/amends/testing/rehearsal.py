@@ -139,7 +139,7 @@ class Rehearsal:
         self._front = InProcessServer("coordinator", self._serve, begin=_at_once)
         self.channel: grpc.aio.Channel = self._front.channel()
         """A channel to the coordinator, for stubs of its public services."""
-        self.client: SagaClient = RehearsedClient(self.channel)
+        self.client: SagaClient = RehearsedClient(self.channel, new_saga_id=self._ids.saga_id)
         """A client of the coordinator. While there is none, because it was killed, it asks until there is."""
 
     async def __aenter__(self) -> Self:
@@ -186,7 +186,7 @@ class Rehearsal:
             StandsStillError: it hasn't ended, and waits for a person.
             What `SagaClient.start` raises.
         """
-        handle = await self.client.start(saga, input, saga_id=saga_id or self._ids.saga_id(), labels=labels)
+        handle = await self.client.start(saga, input, saga_id=saga_id, labels=labels)
         return handle.end(await self.settled(handle.saga_id))
 
     async def settled(self, saga_id: str) -> saga_pb2.Saga:
@@ -195,8 +195,10 @@ class Rehearsal:
         Raises:
             StandsStillError: it is still `RUNNING`, and waits for a person.
             SagaNotFoundError: no saga has this id.
+            CoordinatorFailedError: there is no coordinator any more.
         """
         while not stands_still(self._store, saga_id):
+            self._check_coordinator()
             self._changed.clear()
             await self._changed.wait()
         stands = await self.client.get(saga_id)
@@ -246,6 +248,7 @@ class Rehearsal:
         self.note(CoordinatorKilled(killed.node))
         self._front.cancel_all()
         self._replacing = asyncio.create_task(self._replace(killed, restart_after), name="replace coordinator")
+        self._replacing.add_done_callback(self._replaced)
 
     def later(self, work: Awaitable[T]) -> asyncio.Task[T]:
         """Do something beside everything else, also when the coordinator is killed meanwhile; ends with the
@@ -301,6 +304,18 @@ class Rehearsal:
         await killed.coordinator.bury()
         await asyncio.sleep(restart_after.total_seconds())
         await self._start()
+
+    def _replaced(self, replacing: asyncio.Task[None]) -> None:
+        error = None if replacing.cancelled() else replacing.exception()
+        if error is not None:
+            self.note(CoordinatorFailed("", repr(error)))
+            self._changed.set()
+
+    def _check_coordinator(self) -> None:
+        """Raises if the coordinator failed as a whole: nothing will ever happen any more."""
+        gone = next((each.what for each in self.journal if isinstance(each.what, CoordinatorFailed)), None)
+        if gone is not None and not gone.saga_id:
+            raise CoordinatorFailedError(f"{gone}\n{self.timeline()}")
 
     def _serve(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
         """The handler of one call of the coordinator's public API."""

@@ -57,6 +57,6 @@ async def busy() -> str:
         for number in range(3):
             await rehearsal.client.start(SAGA, ScenarioInput(amount=number), saga_id=f"s-{number}")
         ends = [await rehearsal.settled(f"s-{number}") for number in range(3)]
-        made_up = await rehearsal.run(SAGA, ScenarioInput())
+        made_up = await rehearsal.client.run(SAGA, ScenarioInput())
         rehearsal.note(f"{made_up} {[end.SerializeToString(deterministic=True) for end in ends]}")
         return rehearsal.timeline()

@@ -28,6 +28,7 @@ from amends.testing import (
     Written,
     run,
 )
+from amends_coordinator.core.ids import NodeId
 from scenario.v1.scenario_pb2 import DoRequest, DoResponse, ScenarioInput
 from tests.scenarios.sagas import ScenarioSaga, steps
 from tests.unit.testing.stage import At, Steps, side_by_side
@@ -292,6 +293,20 @@ def test_a_fault_with_a_fault_is_told() -> None:
         await rehearsed(Steps(), At("a/action", slip), steps("a"))
 
     with pytest.raises(CoordinatorFailedError, match=r"the fault raised LookupError\(\"a slip of the author's\"\)"):
+        run(main)
+
+
+def test_a_coordinator_that_does_not_come_back_is_told() -> None:
+    """Whoever waits for a saga hears at once that nothing will ever happen to it."""
+
+    async def main() -> None:
+        async with Rehearsal({"steps": [Steps()]}) as rehearsal:
+            handle = await rehearsal.client.start(steps("a"), INPUT)
+            rehearsal.kill()
+            rehearsal._store.holder = NodeId("other")  # pyright: ignore[reportPrivateUsage] - the planted fault
+            await rehearsal.settled(handle.saga_id)
+
+    with pytest.raises(CoordinatorFailedError, match=r"the coordinator failed: LedgerLockedError"):
         run(main)
 
 
