@@ -21,6 +21,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from amends import barrier
 from amends.barrier import rules
+from amends.testing.cases import cases_of
 from amends.v1.error_reason_pb2 import ErrorReason
 from amends_coordinator.grpc_api.errors import RULES
 from amends_coordinator.grpc_api.operator_service import OperatorService
@@ -28,6 +29,8 @@ from amends_coordinator.grpc_api.registry_service import RegistryService
 from amends_coordinator.grpc_api.saga_service import SagaService
 from amends_coordinator.grpc_api.services import PUBLIC_SERVICES
 from amends_coordinator.settings import PREFIX, Settings
+from bank.saga import transfer
+from shop.saga import order
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 COORDINATOR = CHECKOUT / "coordinator" / "amends_coordinator"
@@ -240,12 +243,22 @@ def code(language: str, text: str) -> str:
     return f"```{language}\n{text}```\n"
 
 
+def faults() -> str:
+    """Every fault of a fault matrix, and the calls at which it strikes, as the cases of two sagas have them."""
+    calls: dict[tuple[str, str], dict[str, None]] = {}
+    for case in (*cases_of(order), *cases_of(transfer)):
+        calls.setdefault((case.fault, case.story), {})[case.call] = None
+    rows = [(f"`{fault}`", story, ", ".join(where)) for (fault, story), where in calls.items() if fault != "no-fault"]
+    return table(("fault", "what goes wrong", "at each"), rows)
+
+
 DRAWN: Mapping[str, Callable[[], str]] = {
     "methods": methods,
     "reasons": reasons,
     "settings": settings,
     "folders": folders,
     "imports": imports_diagram,
+    "faults": faults,
     "barrier tables": barrier_tables,
     "barrier rules": barrier_rules,
     "barrier states": barrier_states,
@@ -255,7 +268,9 @@ DRAWN: Mapping[str, Callable[[], str]] = {
         for name in ("bound_waits", "claim", "read", "finish", "refuse", "horizon", "forget", "purge")
     },
 }
-PAGES = tuple(CHECKOUT / "docs" / name for name in ("api.md", "settings.md", "architecture.md", "barrier.md"))
+PAGES = tuple(
+    CHECKOUT / "docs" / name for name in ("api.md", "settings.md", "architecture.md", "barrier.md", "testing.md")
+)
 
 
 def fresh(text: str) -> str:

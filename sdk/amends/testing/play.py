@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import grpc
@@ -324,5 +325,10 @@ def _of_the_author(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     here = next((frame for frame in reversed(frames) if frame.name == "check"), frames[-1] if frames else None)
     said = str(error) or (here.line if here is not None else "") or "no word"
-    place = f"\n{here.filename}:{here.lineno}, in {here.name}" if here is not None else ""
+    place = f"\n{_relative(here.filename)}:{here.lineno}, in {here.name}" if here is not None else ""
     return f"the author's check: {type(error).__name__}: {said}{place}"
+
+
+def _relative(file: str) -> str:
+    path, here = Path(file), Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
