@@ -22,7 +22,7 @@ from tests.faults.shop_world import ORDER
     ],
 )
 async def test_an_order_leaves_the_shop_consistent(name: str) -> None:
-    """S1 to S12, and the shop's own."""
+    """S2 to S6, S8, S10, and the shop's own."""
     result = await play_over_grpc(ORDER, name)
     assert result.consistent, result.told()
     assert result.met
@@ -39,7 +39,7 @@ async def test_an_order_leaves_the_shop_consistent(name: str) -> None:
     ],
 )
 async def test_a_transfer_leaves_the_money_somewhere(name: str) -> None:
-    """S1 to S12, and the banks' own."""
+    """S2 to S6, S8, S10, and the banks' own."""
     result = await play_over_grpc(TRANSFER, name)
     assert result.consistent, result.told()
     assert result.met

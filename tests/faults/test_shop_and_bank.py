@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 @pytest.mark.fault_matrix(ORDER, every=9)
 def test_an_order_leaves_the_shop_consistent(fault_case: MatrixCase) -> None:
-    """S1 to S12, and the shop's own: all of an order stands, or nothing of it."""
+    """S2 to S6, S8, S10, S12, L1, and the shop's own: all of an order stands, or nothing of it."""
     fault_case.run()
 
 
 @pytest.mark.fault_matrix(TRANSFER, every=9)
 def test_a_transfer_leaves_the_money_somewhere(fault_case: MatrixCase) -> None:
-    """S1 to S12, and the banks' own: no money is gone, or there twice."""
+    """S2 to S6, S8, S10, S12, L1, and the banks' own: no money is gone, or there twice."""
     fault_case.run()
