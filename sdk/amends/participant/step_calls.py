@@ -42,6 +42,7 @@ from amends.participant.in_flight import CallsInFlight
 from amends.participant.key_memory import KeyInUseError, KeyMemory
 from amends.participant.refusals import REFUSAL_CODES, NotInStep, Rejected, TryLater, refusal_in
 from amends.participant.services import place_of
+from amends.participant.threads import until_ended
 from amends.participant.tracing import step_span
 
 log = logging.getLogger("amends.participant")
@@ -198,7 +199,7 @@ async def _guarded(
     guard: Guard | SyncGuard, call: Call, step: StepContext, returned: object, fault: BaseException | None
 ) -> Verdict | None:
     """What the guard makes of how the handler ended; None: it is answered as without one."""
-    if guard.verdict is not None and not isinstance(fault, asyncio.CancelledError):
+    if guard.verdict is not None and not (fault is not None and _ends_more_than_the_call(fault, call)):
         return guard.verdict
     if fault is None and isinstance(returned, call.method.response) and _code(call.place.context) == 0:
         try:
@@ -219,7 +220,7 @@ async def _to_the_end(deciding: Verdict | Coroutine[Any, Any, Verdict | None] | 
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await asyncio.wait([task])
+        await until_ended(task)
         if not task.cancelled() and task.exception() is not None:
             log.warning("nobody hears of it any more: %s", task.exception(), exc_info=task.exception())
         raise

@@ -48,7 +48,9 @@ class HandlerThreads:
                 course.close()
                 raise
             abandoned()
-            await _in_spite_of_everything(ended)
+            await until_ended(ended)
+            if not ended.cancelled():
+                ended.exception()  # read, so that the loop does not report what nobody waited for
             raise
 
     def close(self) -> None:
@@ -71,12 +73,10 @@ def at_once(course: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("this would have to wait for something, where nothing can be waited for")
 
 
-async def _in_spite_of_everything(ended: asyncio.Future[T]) -> None:
-    """Waits, also where it is cancelled once more, and reads the result, which nobody is interested in."""
-    while not ended.done():
+async def until_ended(work: asyncio.Future[T]) -> None:
+    """Waits for work whose caller is gone already, also where this is cancelled once more."""
+    while not work.done():
         try:
-            await asyncio.wait([ended])
+            await asyncio.wait([work])
         except asyncio.CancelledError:
             continue
-    if not ended.cancelled():
-        ended.exception()

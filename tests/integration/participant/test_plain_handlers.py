@@ -21,6 +21,7 @@ from shop.inventory.v1.inventory_pb2 import ReleaseResponse, ReserveRequest, Res
 from shop.inventory.v1.inventory_pb2_grpc import InventoryServiceStub
 from tests.integration.participant.calls import (
     NO_COORDINATOR,
+    Inventory,
     PlainBehaviour,
     PlainInventory,
     ReserveContext,
@@ -335,6 +336,47 @@ async def test_a_guard_decides_in_the_handlers_own_thread() -> None:
     assert answers[0].trailers == {"amends-abort-bin": b"why"}
     assert ReserveResponse.FromString(answers[0].response).reservation_id == "stored"
     assert [(how, where in threads) for how, where in guard.asked] == [("returned", True), ("Rejected", True)]
+
+
+class SlowGuard(NotingGuard):
+    """One of a handler on the loop that takes its time to commit."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.commits, self.may_end = asyncio.Event(), asyncio.Event()
+        self.committed = False
+
+    async def returned(  # type: ignore[override] # a handler on the loop has an asynchronous guard
+        self,
+        response: Message,
+        *,
+        abort_reason: bytes | None,
+    ) -> Verdict:  # pyright: ignore[reportIncompatibleMethodOverride] # the same
+        self.commits.set()
+        await self.may_end.wait()
+        self.committed = True
+        return Committed(response=b"")
+
+
+async def test_a_commit_runs_to_its_end_although_the_caller_is_gone_and_the_server_stops() -> None:
+    """S4: half a commit is none, however often its call is cancelled; a stop waits for it."""
+    guard = SlowGuard()
+
+    async def behaviour(request: ReserveRequest, context: ReserveContext) -> ReserveResponse:
+        current_step().state.guard = guard  # type: ignore[assignment] # pyright: ignore[reportAttributeAccessIssue] # see there
+        return ReserveResponse()
+
+    server = ParticipantServer("inventory", coordinator=NO_COORDINATOR, stop_grace_s=0)
+    server.add(Inventory(behaviour))
+    async with asyncio.timeout(LONG_S), server, grpc.aio.insecure_channel(server.address) as channel:
+        call = asyncio.create_task(reserve(channel, as_step()))
+        await guard.commits.wait()
+        await given_up(call)
+        stopping = asyncio.create_task(server.stop())
+        await asyncio.sleep(0)
+        guard.may_end.set()
+        await stopping
+    assert guard.committed
 
 
 async def test_what_was_decided_at_entry_is_sent_whatever_the_handler_does() -> None:
