@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import grpc
@@ -16,7 +17,7 @@ import grpc.aio
 from amends.testing.in_process_context import InProcessContext, ProcessDied, pairs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Generator
+    from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 
     from amends.testing.in_process_context import Pairs
 
@@ -43,10 +44,18 @@ class InProcessServer:
         name: for the names of tasks.
         serve: chooses the handler of a call, as `grpc.GenericRpcHandler.service` does.
         begin: is waited for before a handler runs.
+        interceptors: stand before the handlers, the outermost first.
     """
 
-    def __init__(self, name: str, serve: Serve, *, begin: Callable[[], Awaitable[None]]) -> None:
-        self._name, self._serve, self._begin = name, serve, begin
+    def __init__(
+        self,
+        name: str,
+        serve: Serve,
+        *,
+        begin: Callable[[], Awaitable[None]],
+        interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+    ) -> None:
+        self._name, self._serve, self._begin, self._interceptors = name, serve, begin, tuple(interceptors)
         self._running: dict[asyncio.Task[Any], None] = {}
 
     def channel(self) -> InProcessChannel:
@@ -55,8 +64,8 @@ class InProcessServer:
 
     async def carry_out(self, method: str, request: bytes, context: InProcessContext) -> bytes:
         """Run the handler of one unary call; what it raises is raised."""
-        handler = self._handler(method, context)
         await self._begin()
+        handler = await self._handler(method, context)
         if handler.unary_unary is None:
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this is no unary method")
         asked = request if handler.request_deserializer is None else handler.request_deserializer(request)
@@ -67,7 +76,7 @@ class InProcessServer:
 
     async def stream(self, method: str, request: bytes, context: InProcessContext) -> None:
         """Run the handler of one call that is answered by a stream, which it writes to its context."""
-        handler = self._handler(method, context)
+        handler = await self._handler(method, context)
         if handler.unary_stream is None:
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this is no method that streams its answers")
         await cast("Awaitable[None]", cast("Any", handler.unary_stream)(request, context))
@@ -89,11 +98,20 @@ class InProcessServer:
         if not task.cancelled():
             task.exception()  # whoever still waits has it; when nobody does it must not be reported as never looked at
 
-    def _handler(self, method: str, context: InProcessContext) -> Handler:
-        handler = self._serve(CallDetails(method, context.metadata))
+    async def _handler(self, method: str, context: InProcessContext) -> Handler:
+        handler = await self._chosen(self._interceptors, CallDetails(method, context.metadata))
         if handler is None:
             raise _error(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
         return handler
+
+    async def _chosen(
+        self, interceptors: Sequence[grpc.aio.ServerInterceptor], details: grpc.HandlerCallDetails
+    ) -> Handler | None:
+        """The handler that the interceptors agree on."""
+        if not interceptors:
+            return self._serve(details)
+        first, *others = interceptors
+        return await first.intercept_service(partial(self._chosen, others), details)
 
 
 class InProcessChannel(grpc.aio.Channel):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from amends.participant.aio_server import ServedCalls
+from amends.participant.discretion import Discretion
 from amends.participant.in_flight import CallsInFlight
 from amends.participant.services import descriptors_of, read_servicer
 from amends.participant.step_calls import StepCalls
@@ -29,17 +30,26 @@ class Participant:
         name: its name.
         servicers: instances of the author's classes.
         begin: is waited for before a handler runs.
+        interceptors: the author's own, as of a `ParticipantServer`.
 
     Raises:
         InvalidParticipantError: a servicer can't be served.
     """
 
-    def __init__(self, name: str, servicers: Sequence[object], *, begin: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        name: str,
+        servicers: Sequence[object],
+        *,
+        begin: Callable[[], Awaitable[None]],
+        interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+    ) -> None:
         self.name = name
         self._services = [service for servicer in servicers for service in read_servicer(servicer)]
         self._threads = HandlerThreads(THREADS)
         self._process = self._begin_process()
-        self._server = InProcessServer(name, self._serve, begin=begin)
+        stand_before = (Discretion(name), *interceptors) if interceptors else ()
+        self._server = InProcessServer(name, self._serve, begin=begin, interceptors=stand_before)
 
     def described(self) -> RehearsedParticipant:
         """As a coordinator knows it."""

@@ -103,6 +103,7 @@ class Rehearsal:
     Args:
         participants: the author's servicers, by the name of the participant that serves them.
         fault: what goes wrong; None: nothing.
+        interceptors: the author's own gRPC interceptors, by the name of the participant before which they stand.
         settings: of the coordinator's engine, over its defaults, for example `{"abort_grace_s": 1}`.
 
     Raises:
@@ -115,6 +116,7 @@ class Rehearsal:
         participants: Mapping[str, Sequence[object]],
         *,
         fault: Fault | None = None,
+        interceptors: Mapping[str, Sequence[grpc.aio.ServerInterceptor]] | None = None,
         settings: Mapping[str, float] | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
@@ -123,8 +125,10 @@ class Rehearsal:
         self._loop = loop
         self._fault: Fault = NoFault() if fault is None else fault
         self._settings = {**SETTINGS, **(settings or {})}
+        before = interceptors or {}
         self._participants = {
-            name: Participant(name, servicers, begin=loop.turn) for name, servicers in participants.items()
+            name: Participant(name, servicers, begin=loop.turn, interceptors=before.get(name, ()))
+            for name, servicers in participants.items()
         }
         self._store = MemoryStore()
         self._journal = Journal()

@@ -13,6 +13,7 @@ import pytest
 
 from amends import Rejected, TryLater, current_step
 from amends.participant.aio_server import ServedCalls
+from amends.participant.discretion import Discretion
 from amends.participant.in_flight import CallsInFlight
 from amends.participant.services import read_servicer
 from amends.participant.step_calls import StepCalls
@@ -92,10 +93,34 @@ class Behaving(Steps):
         return None  # type: ignore[return-value]  # pyright: ignore[reportReturnType] - the planted fault
 
 
+class Standing(grpc.aio.ServerInterceptor):
+    """Stands before the handlers: denies, raises, or notes what passes, as the metadata says."""
+
+    def __init__(self) -> None:
+        self.passed: list[str] = []
+
+    async def intercept_service(self, continuation: Any, handler_call_details: grpc.HandlerCallDetails) -> Any:
+        """See gRPC."""
+        mood = dict(handler_call_details.invocation_metadata or ()).get("mood")
+        if mood == "raises":
+            raise RuntimeError("secret")
+        if mood == "denies":
+            denied: grpc.RpcMethodHandler[Any, Any] = grpc.unary_unary_rpc_method_handler(deny)
+            return denied
+        self.passed.append(handler_call_details.method)
+        return await continuation(handler_call_details)
+
+
+async def deny(_: bytes, context: Context) -> None:
+    """Lets nobody in."""
+    await context.abort(grpc.StatusCode.UNAUTHENTICATED, "say the word")
+
+
 @asynccontextmanager
-async def network() -> AsyncGenerator[grpc.aio.Channel]:
+async def network(*interceptors: grpc.aio.ServerInterceptor) -> AsyncGenerator[grpc.aio.Channel]:
     """A channel over a network to the servicer."""
-    server, threads = grpc.aio.server(), HandlerThreads(1)
+    stand_before = (Discretion("steps"), *interceptors) if interceptors else ()
+    server, threads = grpc.aio.server(interceptors=stand_before), HandlerThreads(1)
     calls = StepCalls("steps", capacity=0, in_flight=CallsInFlight())
     server.add_generic_rpc_handlers((ServedCalls(calls, services=read_servicer(Behaving()), threads=threads),))
     port = server.add_insecure_port("127.0.0.1:0")
@@ -111,17 +136,17 @@ async def at_once() -> None:
 
 
 @asynccontextmanager
-async def in_process() -> AsyncGenerator[grpc.aio.Channel]:
+async def in_process(*interceptors: grpc.aio.ServerInterceptor) -> AsyncGenerator[grpc.aio.Channel]:
     """A channel without one."""
-    participant = Participant("steps", [Behaving()], begin=at_once)
+    participant = Participant("steps", [Behaving()], begin=at_once, interceptors=interceptors)
     yield participant.described().channel
     participant.close()
 
 
-async def heard(channel: grpc.aio.Channel, path: str, request: bytes) -> tuple[Any, ...]:
+async def heard(channel: grpc.aio.Channel, path: str, request: bytes, *, mood: str = "") -> tuple[Any, ...]:
     """What a caller hears: code, text, response, and our trailers."""
     method: BytesMethod = channel.unary_unary(path)
-    call = method(request, timeout=10, metadata=grpc.aio.Metadata(*STEP))
+    call = method(request, timeout=10, metadata=grpc.aio.Metadata(*STEP, ("mood", mood)))
     try:
         response = await call
         return (grpc.StatusCode.OK, "", response, _ours(await call.trailing_metadata()))
@@ -156,6 +181,16 @@ async def test_a_call_that_cannot_be_carried_out(path: str, request_: bytes) -> 
     """The same refusal."""
     async with network() as far, in_process() as near:
         assert await heard(near, path, request_) == await heard(far, path, request_)
+
+
+@pytest.mark.parametrize("mood", ["passes", "denies", "raises"])
+async def test_interceptors_stand_before_the_handlers(mood: str) -> None:
+    """The author's own, with the same discretion as before a server's handlers."""
+    here, there = Standing(), Standing()
+    request = DoRequest(name="good").SerializeToString()
+    async with network(there) as far, in_process(here) as near:
+        assert await heard(near, DO, request, mood=mood) == await heard(far, DO, request, mood=mood)
+    assert here.passed == there.passed == ([DO] if mood == "passes" else [])
 
 
 async def test_a_caller_that_goes_away_cancels_its_call() -> None:
