@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.fault_matrix(GIFT, every=29)
 def test_a_gift_leaves_the_shop_consistent(fault_case: MatrixCase) -> None:
-    """S2 to S6, S8, S10, S12, L1 with steps side by side, one called at most once, no pivot, and a letter at the end."""
+    """S2 to S6, S8, S10, S12, L1 with steps side by side, one called at most once, no pivot, and a letter."""
     fault_case.run()
 
 

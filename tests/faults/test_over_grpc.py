@@ -12,10 +12,8 @@ from tests.faults.shop_world import ORDER
 @pytest.mark.parametrize(
     "name",
     [
-        "order/no-fault",
         "order/reserve/action/reply-lost",
         "order/authorize/action/duplicate-at-once",
-        "order/ship/action/sealed-rejection",
         "order/create_order/action/duplicate-after-undo",
         "order/reserve/compensation/garbage-reply",
         "order/capture/action/abort-during",
@@ -31,7 +29,6 @@ async def test_an_order_leaves_the_shop_consistent(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "transfer/debit/action/request-lost",
         "transfer/debit/action/abort-during",
         "transfer/credit/action/duplicate-later",
         "transfer/debit/compensation/reply-lost",
