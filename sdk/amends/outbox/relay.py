@@ -15,6 +15,7 @@ from amends.outbox.database import Database
 from amends.outbox.errors import OutboxUseError
 from amends.outbox.options import RelayOptions, away_delay_s, worth_a_warning
 from amends.outbox.turn import Turn, TurnOverError
+from amends.outbox.writing import explained
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -130,7 +131,7 @@ class Relay:
                 fault_count += 1
                 wait_s = away_delay_s(self._options, fault_count, random.random())
                 level = logging.WARNING if worth_a_warning(fault_count) else logging.DEBUG
-                log.log(level, "the outbox can't be read; the next try is in %.1f s: %s", wait_s, problem)
+                log.log(level, "the outbox can't be read; the next try is in %.1f s: %s", wait_s, explained(problem))
             if not self._stopping:  # a turn that was stopped has taken notice of the signal
                 await self._pause(wait_s)
 

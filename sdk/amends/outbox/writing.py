@@ -16,11 +16,12 @@ import hashlib
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from sqlalchemy import BigInteger, bindparam, event, func, insert, select
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from amends.outbox import wakes
 from amends.outbox.errors import OutboxUseError
-from amends.outbox.tables import OUTBOX
+from amends.outbox.tables import OUTBOX, RELAY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 Row: TypeAlias = dict[str, Any]  # Any: the values of a row, of as many types as it has columns
 
 DATABASES = ("postgresql", "sqlite")
+UNDEFINED_TABLE = "42P01"  # PostgreSQL's code
 
 _INFO = "amends_outbox"
 
@@ -58,13 +60,35 @@ def add(session: Session, row: Row) -> None:
 
 
 def write(session: Session, rows: Iterable[Row]) -> None:
-    """Write rows now; to be called just before the commit."""
+    """Write rows now; to be called just before the commit.
+
+    Raises:
+        OutboxUseError: the tables are missing.
+        Exception: the database's.
+    """
     rows = list(rows)
     session.flush()
     if session.get_bind(clause=OUTBOX).dialect.name == "postgresql":
         for lock in sorted({_lock(row["key"]) for row in rows}):
             session.execute(select(func.pg_advisory_xact_lock(bindparam("lock", lock, BigInteger))))
-    session.execute(insert(OUTBOX), rows)
+    try:
+        session.execute(insert(OUTBOX), rows)
+    except DBAPIError as problem:
+        if (meaning := explained(problem)) is problem:
+            raise
+        raise meaning from problem
+
+
+def explained(problem: Exception) -> Exception:
+    """What an error of the database means where that can be said; else the error itself."""
+    told = str(problem.orig) if isinstance(problem, DBAPIError) else ""
+    undefined = getattr(getattr(problem, "orig", None), "sqlstate", None) == UNDEFINED_TABLE or "no such table" in told
+    if not (undefined and OUTBOX.name in told):
+        return problem
+    return OutboxUseError(
+        f"this database has no table {OUTBOX.name} or {RELAY.name}: make them with outbox.TABLES.create_all(engine), "
+        "or give Alembic outbox.TABLES as one more target_metadata and migrate"
+    )
 
 
 def check_database(session: Session) -> None:

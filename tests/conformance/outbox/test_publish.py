@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from datetime import UTC, datetime, timedelta
 
@@ -12,10 +13,10 @@ from sqlalchemy import event, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
-from amends.outbox import writing
+from amends.outbox import MemoryPublisher, OutboxUseError, Relay, writing
 from amends.outbox.tables import OUTBOX
-from tests.conformance.outbox.rigs import Rig, say
-from tests.waiting import eventually_blocking
+from tests.conformance.outbox.rigs import QUICK, Rig, say
+from tests.waiting import eventually, eventually_blocking
 
 
 async def test_an_event_is_written_with_its_transaction(rig: Rig) -> None:
@@ -95,6 +96,19 @@ async def test_a_commit_that_somebody_stops(rig: Rig) -> None:
             session.commit()
         session.commit()
     assert rig.written() == [("a", "once")]
+
+
+async def test_without_its_tables_it_says_how_to_make_them(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    """O1: where the outbox's tables were forgotten, publisher and relay say what is missing; the work is undone."""
+    await rig.alter(text("ALTER TABLE amends_outbox RENAME TO elsewhere"))
+    try:
+        with pytest.raises(OutboxUseError, match=re.escape("outbox.TABLES.create_all(engine)")):
+            await rig.publish("a", "never")
+        async with Relay(rig.sessions, MemoryPublisher(), QUICK):
+            await eventually(lambda: "no table amends_outbox" in caplog.text, what="the relay says so")
+    finally:
+        await rig.alter(text("ALTER TABLE elsewhere RENAME TO amends_outbox"))
+    assert rig.written() == []
 
 
 async def test_numbers_of_one_key_grow_in_the_order_of_commits(rig: Rig) -> None:
