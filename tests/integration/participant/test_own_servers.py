@@ -38,6 +38,7 @@ from tests.integration.participant.test_announcing import CONFLICT
 from tests.integration.participant.test_answers import Answer, answer_of, reserve
 from tests.integration.participant.test_plain_handlers import (
     ENDS,
+    GRPCS_WAYS,
     LONG_S,
     OK,
     TRACEPARENT,
@@ -111,22 +112,7 @@ async def test_own_servers_answer_as_participant_server_does(end: End) -> None:
 
 async def test_grpcs_own_ways_pass_through_a_synchronous_server() -> None:
     """S4: a handler may abort or set a code as ever, also if it swallows its own abort."""
-
-    def aborts(request: ReserveRequest, context: grpc.ServicerContext) -> ReserveResponse:
-        context.abort(ABORTED, "once more")
-
-    def swallows(request: ReserveRequest, context: grpc.ServicerContext) -> ReserveResponse:
-        try:
-            context.abort(ABORTED, "once more")
-        except Exception:  # noqa: BLE001 - the planted mistake
-            return ReserveResponse()
-
-    def sets(request: ReserveRequest, context: grpc.ServicerContext) -> ReserveResponse:
-        context.set_code(ABORTED)
-        context.set_details("once more")
-        return ReserveResponse()
-
-    for behaviour in (aborts, swallows, sets):
+    for behaviour in GRPCS_WAYS:
         async with own_sync_server(behaviour) as channel:
             assert await reserve(channel, as_step()) == Answer(ABORTED, "once more", {})
 

@@ -156,24 +156,32 @@ async def test_trailers_that_are_none_are_refused_where_they_are_set() -> None:
     assert await answer_of_plain(behaviour) == Answer(OK, "", {}, b"")
 
 
-async def test_grpcs_own_ways_pass_through_a_thread() -> None:
-    """S4: a handler may abort or set a code as in any gRPC server, also if it swallows its own abort."""
+def aborts(request: ReserveRequest, context: grpc.ServicerContext) -> ReserveResponse:
+    """Aborts."""
+    context.abort(ABORTED, "once more")
 
-    def aborts(request: ReserveRequest, context: grpc.ServicerContext) -> ReserveResponse:
+
+def swallows(request: ReserveRequest, context: grpc.ServicerContext) -> ReserveResponse:
+    """Aborts, and takes that for a failure that it can deal with."""
+    try:
         context.abort(ABORTED, "once more")
-
-    def swallows(request: ReserveRequest, context: grpc.ServicerContext) -> ReserveResponse:
-        try:
-            context.abort(ABORTED, "once more")
-        except Exception:  # noqa: BLE001 - the planted mistake
-            return ReserveResponse()
-
-    def sets(request: ReserveRequest, context: grpc.ServicerContext) -> ReserveResponse:
-        context.set_code(ABORTED)
-        context.set_details("once more")
+    except Exception:  # noqa: BLE001 - the planted mistake
         return ReserveResponse()
 
-    for behaviour in (aborts, swallows, sets):
+
+def sets(request: ReserveRequest, context: grpc.ServicerContext) -> ReserveResponse:
+    """Sets a code."""
+    context.set_code(ABORTED)
+    context.set_details("once more")
+    return ReserveResponse()
+
+
+GRPCS_WAYS: list[PlainBehaviour] = [aborts, swallows, sets]
+
+
+async def test_grpcs_own_ways_pass_through_a_thread() -> None:
+    """S4: a handler may abort or set a code as in any gRPC server, also if it swallows its own abort."""
+    for behaviour in GRPCS_WAYS:
         assert await answer_of_plain(behaviour) == Answer(ABORTED, "once more", {})
 
 
