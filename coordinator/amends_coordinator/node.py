@@ -110,6 +110,7 @@ class Coordinator:
             statics=statics,
             catalog=catalog,
             clock=clock,
+            telemetry=telemetry,
         )
 
     async def start(self) -> int:

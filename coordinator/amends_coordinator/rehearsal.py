@@ -182,6 +182,7 @@ class RehearsedCoordinator:
             ),
             catalog=catalog,
             clock=clock,
+            telemetry=telemetry,
             ledger_name=ledger_name,
             payload_limit_bytes=limit_bytes,
         )

@@ -291,11 +291,15 @@ def rule_of(error: Exception) -> Rule:
     return next((TABLE[kind] for kind in type(error).__mro__ if kind in TABLE), FAULT)
 
 
+def reason_of(error: Exception) -> str:
+    """The reason that a client is given, as its `ErrorInfo` has it."""
+    return ErrorReason.Name(rule_of(error).reason).removeprefix("ERROR_REASON_")
+
+
 def status_of(error: Exception) -> status_pb2.Status:
     """The status that a client gets, with its details."""
     rule = rule_of(error)
-    reason = ErrorReason.Name(rule.reason).removeprefix("ERROR_REASON_")
-    details: list[Message] = [error_details_pb2.ErrorInfo(reason=reason, domain=DOMAIN), *rule.details(error)]
+    details: list[Message] = [error_details_pb2.ErrorInfo(reason=reason_of(error), domain=DOMAIN), *rule.details(error)]
     message = rule.message or str(error)
     return status_pb2.Status(
         code=rule.code.value[0], message=_fitting(message), details=[_packed(detail) for detail in details]

@@ -7,6 +7,7 @@ of our reasons, and an exception's text with UNKNOWN.
 from __future__ import annotations
 
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import grpc
@@ -14,16 +15,18 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from amends_coordinator.definitions.errors import Fault
-from amends_coordinator.grpc_api.errors import NotYetError, refuse
+from amends_coordinator.grpc_api.errors import NotYetError, reason_of, refuse
 from amends_coordinator.grpc_api.validation import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
+    from typing import Never
 
     from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
     from google.protobuf.message import Message
 
     from amends_coordinator.grpc_api.gate import Gate
+    from amends_coordinator.ports.telemetry import Telemetry
 
 # Any: one wrapper serves the requests and responses of all methods.
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
@@ -31,7 +34,9 @@ Method: TypeAlias = "Callable[[Any, Context], Awaitable[Message]]"
 Streaming: TypeAlias = "Callable[[Any, Context], AsyncGenerator[Message]]"
 
 
-def service_handler(service: ServiceDescriptor, servicer: object, *, gate: Gate) -> grpc.GenericRpcHandler:
+def service_handler(
+    service: ServiceDescriptor, servicer: object, *, gate: Gate, telemetry: Telemetry
+) -> grpc.GenericRpcHandler:
     """The handler of a service. Methods that `servicer` has are carried out, all others answer UNIMPLEMENTED.
 
     Args:
@@ -40,6 +45,7 @@ def service_handler(service: ServiceDescriptor, servicer: object, *, gate: Gate)
             asynchronous generators where the service streams.
         gate: what every request passes through. It counts no streams: they end when the engine stops, and one whose
             client doesn't read must not hold that up.
+        telemetry: hears of every request that ends with an error.
 
     Raises:
         TypeError: the servicer has a method that the service doesn't.
@@ -47,47 +53,59 @@ def service_handler(service: ServiceDescriptor, servicer: object, *, gate: Gate)
     known = {method.name for method in service.methods}
     if strange := sorted(name for name in dir(servicer) if name[:1].isupper() and name not in known):
         raise TypeError(f"{type(servicer).__name__} has {', '.join(strange)}, which {service.full_name} has not")
-    handlers = {method.name: _handler(service, method, servicer, gate) for method in service.methods}
+    handlers = {method.name: _handler(service, method, servicer, _Edge(gate, telemetry)) for method in service.methods}
     return grpc.method_handlers_generic_handler(service.full_name, handlers)
 
 
+@dataclass(frozen=True, slots=True)
+class _Edge:
+    """What stands around every request: who lets it in, and who hears of it if it ends with an error."""
+
+    gate: Gate
+    telemetry: Telemetry
+
+    async def refuse(self, context: Context, error: Exception, *, method: str) -> Never:
+        self.telemetry.request_refused(method, reason_of(error).lower())
+        await refuse(context, error, method=method)
+
+
 def _handler(
-    service: ServiceDescriptor, method: MethodDescriptor, servicer: object, gate: Gate
+    service: ServiceDescriptor, method: MethodDescriptor, servicer: object, edge: _Edge
 ) -> grpc.RpcMethodHandler[bytes, bytes]:
     name = f"{service.full_name}/{method.name}"
     carried_out = getattr(servicer, method.name, None)
     if method.server_streaming:
-        handler = _not_yet(name) if carried_out is None else _stream(name, carried_out, method, gate)
+        handler = _not_yet(name, edge) if carried_out is None else _stream(name, carried_out, method, edge)
         return grpc.unary_stream_rpc_method_handler(handler)
-    handler = _not_yet(name) if carried_out is None else _unary(name, carried_out, method, gate)
+    handler = _not_yet(name, edge) if carried_out is None else _unary(name, carried_out, method, edge)
     return grpc.unary_unary_rpc_method_handler(handler)
 
 
 # Any below: grpcio's stubs describe handlers of the synchronous server only, and the aio server takes coroutines.
-def _unary(name: str, carry_out: Method, method: MethodDescriptor, gate: Gate) -> Any:
+def _unary(name: str, carry_out: Method, method: MethodDescriptor, edge: _Edge) -> Any:
     request_class = GetMessageClass(method.input_type)
 
     async def handle(data: bytes, context: Context) -> bytes:
         try:
-            gate.enter()
+            edge.gate.enter()
             try:
                 return (await carry_out(_parsed(request_class, data), context)).SerializeToString()
             finally:
-                gate.leave()
+                edge.gate.leave()
         except grpc.aio.AbortError:
             raise
         except Exception as error:  # noqa: BLE001  # the edge: whatever it is, the client gets a status with a reason
-            await refuse(context, error, method=name)
+            await edge.refuse(context, error, method=name)
 
     return handle
 
 
-def _stream(name: str, carry_out: Streaming, method: MethodDescriptor, gate: Gate) -> Any:
+def _stream(name: str, carry_out: Streaming, method: MethodDescriptor, edge: _Edge) -> Any:
     request_class = GetMessageClass(method.input_type)
 
     async def handle(data: bytes, context: Context) -> None:
         try:
-            gate.require_open()
+            edge.gate.require_open()
             async with aclosing(carry_out(_parsed(request_class, data), context)) as messages:
                 async for message in messages:
                     # Waits while the client doesn't read: what comes meanwhile is the servicer's to drop or to keep.
@@ -95,14 +113,14 @@ def _stream(name: str, carry_out: Streaming, method: MethodDescriptor, gate: Gat
         except grpc.aio.AbortError:
             raise
         except Exception as error:  # noqa: BLE001  # the edge, as above
-            await refuse(context, error, method=name)
+            await edge.refuse(context, error, method=name)
 
     return handle
 
 
-def _not_yet(name: str) -> Any:
+def _not_yet(name: str, edge: _Edge) -> Any:
     async def handle(_: bytes, context: Context) -> bytes:
-        await refuse(context, NotYetError(name), method=name)
+        await edge.refuse(context, NotYetError(name), method=name)
 
     return handle
 

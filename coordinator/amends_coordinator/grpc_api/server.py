@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from amends_coordinator.ports.clock import Clock
     from amends_coordinator.ports.driving import Driving, Operating
     from amends_coordinator.ports.ledger import Ledger
+    from amends_coordinator.ports.telemetry import Telemetry
 
 SERVED_FILES = (
     *(service.file for service in PUBLIC_SERVICES),
@@ -61,7 +62,7 @@ class ApiSettings:
 class Api:
     """The server of one coordinator. `bind` it, `start` it, `stop` it; to be made on the running event loop."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what the services are wired with, each given by name
         self,
         settings: ApiSettings,
         *,
@@ -72,6 +73,7 @@ class Api:
         statics: StaticParticipants,
         catalog: Catalog,
         clock: Clock,
+        telemetry: Telemetry,
     ) -> None:
         self._settings = settings
         self._gate = Gate()
@@ -86,6 +88,7 @@ class Api:
             statics=statics,
             catalog=catalog,
             clock=clock,
+            telemetry=telemetry,
             ledger_name=settings.ledger_name,
             payload_limit_bytes=settings.payload_limit_bytes,
         )

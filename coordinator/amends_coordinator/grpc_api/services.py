@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from amends_coordinator.ports.clock import Clock
     from amends_coordinator.ports.driving import Driving, Operating
     from amends_coordinator.ports.ledger import Ledger
+    from amends_coordinator.ports.telemetry import Telemetry
 
 SAGA_SERVICE: ServiceDescriptor = saga_service_pb2.DESCRIPTOR.services_by_name["SagaService"]
 REGISTRY_SERVICE: ServiceDescriptor = registry_service_pb2.DESCRIPTOR.services_by_name["RegistryService"]
@@ -41,6 +42,7 @@ def public_handlers(  # noqa: PLR0913 - what the services are wired with, each g
     statics: StaticParticipants,
     catalog: Catalog,
     clock: Clock,
+    telemetry: Telemetry,
     ledger_name: str,
     payload_limit_bytes: int,
 ) -> Sequence[grpc.GenericRpcHandler]:
@@ -62,6 +64,6 @@ def public_handlers(  # noqa: PLR0913 - what the services are wired with, each g
     participants = RegistryService(registry=registry, statics=statics, payload_limit_bytes=payload_limit_bytes)
     servicers = (sagas, participants, operators)
     return [
-        service_handler(service, servicer, gate=gate)
+        service_handler(service, servicer, gate=gate, telemetry=telemetry)
         for service, servicer in zip(PUBLIC_SERVICES, servicers, strict=True)
     ]

@@ -53,6 +53,12 @@ class Telemetry(Protocol):
         """Driving a saga raised; it will be picked up again."""
         ...
 
+    def request_refused(self, method: str, reason: str) -> None:
+        """A request to the API ended with an error. `method`: "package.Service/Method", one that is served; `reason`:
+        an `ErrorReason` in lower case.
+        """
+        ...
+
     def saga_unreadable(self, saga_id: str, error: BaseException) -> None:
         """A saga's rows make no sense; it is left alone until a person has mended them."""
         ...

@@ -77,6 +77,11 @@ class ExportingTelemetry:
         self._told.driver_failed(saga_id, error)
         self._safely(self._metrics.driver_failed)
 
+    def request_refused(self, method: str, reason: str) -> None:
+        """See the port."""
+        self._told.request_refused(method, reason)
+        self._safely(self._metrics.request_refused, method, reason)
+
     def saga_unreadable(self, saga_id: str, error: BaseException) -> None:
         """See the port."""
         self._told.saga_unreadable(saga_id, error)

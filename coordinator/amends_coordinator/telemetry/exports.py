@@ -81,7 +81,9 @@ class Exports:
         _hear_complaints()
         resource = Resource.create({"service.name": SERVICE_NAME, "service.instance.id": service_instance})
         self.gauges = Gauges(clock)
-        self._meters = MeterProvider(_readers(settings), resource=resource, shutdown_on_exit=False)
+        self._page = _Page(settings) if settings.prometheus_port else None
+        readers = [*_senders(settings), *([] if self._page is None else [self._page.reader])]
+        self._meters = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
         self.metrics = Metrics(self._meters.get_meter("amends_coordinator"), self.gauges)
         self._processor = _span_processor(settings) if settings.otlp_endpoint else None
         self.traces = (
@@ -97,8 +99,11 @@ class Exports:
     def close(self) -> None:
         """Send what is left, as far as that is possible within a moment. What hangs then is left to its own thread."""
         closing = threading.Thread(target=self._close, name="telemetry-close", daemon=True)
+        begin_s = time.monotonic()
         closing.start()
-        closing.join(SHUTDOWN_BOUND_S)
+        if self._page is not None:
+            self._page.close()
+        closing.join(max(0.0, begin_s + SHUTDOWN_BOUND_S - time.monotonic()))
 
     def _close(self) -> None:
         if self._processor is not None:
@@ -115,36 +120,45 @@ def _span_processor(settings: ExportSettings) -> SpanProcessor:
     )
 
 
-def _readers(settings: ExportSettings) -> list[MetricReader]:
-    readers: list[MetricReader] = []
-    if settings.otlp_endpoint:
-        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
-        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+def _senders(settings: ExportSettings) -> list[MetricReader]:
+    if not settings.otlp_endpoint:
+        return []
+    from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
+    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 
-        exporter = OTLPMetricExporter(settings.otlp_endpoint, timeout=EXPORT_TIMEOUT_S)
-        readers.append(PeriodicExportingMetricReader(exporter, export_interval_millis=settings.interval_s * 1e3))
-    if settings.prometheus_port:
-        readers.append(_prometheus(settings))
-    return readers
+    exporter = OTLPMetricExporter(settings.otlp_endpoint, timeout=EXPORT_TIMEOUT_S)
+    return [PeriodicExportingMetricReader(exporter, export_interval_millis=settings.interval_s * 1e3)]
 
 
-def _prometheus(settings: ExportSettings) -> MetricReader:
-    try:
-        from opentelemetry.exporter.prometheus import PrometheusMetricReader
-        from prometheus_client import start_http_server
-    except ImportError:
-        raise ExportError(
-            "AMENDS_PROMETHEUS_PORT is set, but the exporter for Prometheus isn't installed: "
-            "pip install 'amends[prometheus]', or leave the setting out"
-        ) from None
-    try:
-        start_http_server(settings.prometheus_port, addr=settings.prometheus_host)
-    except OSError as error:
-        raise ExportError(
-            f"the page for Prometheus can't listen on {settings.prometheus_host}:{settings.prometheus_port} "
-            f"({error.strerror}): choose another AMENDS_PROMETHEUS_PORT"
-        ) from error
-    return PrometheusMetricReader()
+class _Page:
+    """The page for Prometheus, served by a thread of its own until it is closed.
+
+    Raises:
+        ExportError: as `Exports`.
+    """
+
+    def __init__(self, settings: ExportSettings) -> None:
+        try:
+            from opentelemetry.exporter.prometheus import PrometheusMetricReader
+            from prometheus_client import start_http_server
+        except ImportError:
+            raise ExportError(
+                "AMENDS_PROMETHEUS_PORT is set, but the exporter for Prometheus isn't installed: "
+                "pip install 'amends[prometheus]', or leave the setting out"
+            ) from None
+        try:
+            self._server, _ = start_http_server(settings.prometheus_port, addr=settings.prometheus_host)
+        except OSError as error:
+            raise ExportError(
+                f"the page for Prometheus can't listen on {settings.prometheus_host}:{settings.prometheus_port} "
+                f"({error.strerror}): choose another AMENDS_PROMETHEUS_PORT"
+            ) from error
+        self.reader: MetricReader = PrometheusMetricReader()
+
+    def close(self) -> None:
+        """Give the port back; takes half a second at most."""
+        self._server.shutdown()
+        self._server.server_close()
 
 
 class Complaints(logging.Handler):

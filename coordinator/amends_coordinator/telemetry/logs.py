@@ -125,6 +125,11 @@ class LogTelemetry:
         """Driving a saga raised; it will be picked up again."""
         self._log.error(names.DRIVER_FAILED, exc_info=error, **{names.SAGA_ID: saga_id})
 
+    def request_refused(self, method: str, reason: str) -> None:
+        """A request ended with an error: its client has been told, so it is no more than a line at debug."""
+        if self._debug:
+            self._log.debug(names.REQUEST_REFUSED, **{names.METHOD: method, names.REASON: reason})
+
     def saga_unreadable(self, saga_id: str, error: BaseException) -> None:
         """A saga's rows make no sense."""
         self._log.error(names.SAGA_UNREADABLE, **{names.SAGA_ID: saga_id, names.ERROR: str(error)[:TEXT_LIMIT]})

@@ -117,6 +117,9 @@ class Metrics:
         self._late = meter.create_counter(
             names.METRIC_LATE_ANSWER, "{answer}", "Answers to calls that were closed already; they were dropped."
         )
+        self._api_errors = meter.create_counter(
+            names.METRIC_API_ERRORS, "{request}", "Requests that ended with an error, by its reason."
+        )
         self._driver_failed = meter.create_counter(
             names.METRIC_DRIVER_FAILED, "{failure}", "Unexpected faults while a saga was driven."
         )
@@ -138,6 +141,8 @@ class Metrics:
             "One transaction of decisions, its commit included.",
             explicit_bucket_boundaries_advisory=BATCH_BOUNDS_S,
         )
+        for counter in (self._late, self._driver_failed, self._unavailable, self._fenced):
+            counter.add(0)  # an alert on growth doesn't see a series that begins with its first event
         _observe(meter, gauges)
 
     def saga_started(self, saga: Saga) -> None:
@@ -179,6 +184,10 @@ class Metrics:
     def late_answer(self) -> None:
         """An answer was dropped."""
         self._late.add(1)
+
+    def request_refused(self, method: str, reason: str) -> None:
+        """A request ended with an error. Both labels come from our own protos."""
+        self._api_errors.add(1, {names.LABEL_METHOD: method, names.LABEL_REASON: reason})
 
     def driver_failed(self) -> None:
         """Driving a saga raised."""

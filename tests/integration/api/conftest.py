@@ -129,6 +129,7 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
         ),
         catalog=catalog,
         clock=clock,
+        telemetry=Telemetry(),
     )
     port = api.bind()
     await api.start()

@@ -23,6 +23,7 @@ from amends_coordinator.grpc_api.services import PUBLIC_SERVICES, SAGA_SERVICE
 from amends_coordinator.ports.ledger import LedgerUnavailableError
 from tests.integration.api.conftest import start_request
 from tests.integration.api.refusals import refused
+from tests.unit.engine.rig import Telemetry
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -191,6 +192,7 @@ def other_api(served: Served, host: str, port: int) -> Api:
         statics=unused,
         catalog=unused,
         clock=unused,
+        telemetry=unused,
     )
 
 
@@ -228,7 +230,7 @@ def test_a_misspelt_method_is_a_programming_error() -> None:
             """Never called."""
 
     async def build() -> None:
-        service_handler(SAGA_SERVICE, Misspelt(), gate=Gate())
+        service_handler(SAGA_SERVICE, Misspelt(), gate=Gate(), telemetry=Telemetry())
 
     with pytest.raises(TypeError, match="StartSga"):
         asyncio.run(build())

@@ -145,6 +145,10 @@ class Telemetry:
         """See the port."""
         self.failures.append(error)
 
+    def request_refused(self, method: str, reason: str) -> None:
+        """See the port."""
+        self.plant("request_refused")
+
     def saga_unreadable(self, saga_id: str, error: BaseException) -> None:
         """See the port."""
         self.unreadable.append(saga_id)
