@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from amends.barrier import statements
 from amends.barrier.errors import Unclear
 from amends.barrier.tables import BARRIER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from sqlalchemy import Connection
     from sqlalchemy.ext.asyncio import AsyncSession
@@ -38,15 +39,16 @@ async def in_time(
 ) -> T:
     """What is done below a session that may have to wait for a row.
 
-    Only PostgreSQL's drivers can be called back from a wait. SQLite waits for as long as its connection was told to
-    (`timeout`, 5 s): that is shorter than most deadlines, and a thread that is left to wait keeps the file locked.
+    Only PostgreSQL's drivers can be called back from a wait. SQLite's waits in a thread, for as long as its connection
+    was told to (`timeout`, 5 s); one that is given up gets the lock in the end, and nobody gives it back. So it is
+    waited for, also where the call is cancelled.
 
     Raises:
         Unclear: the time was over; it was cancelled, and its transaction is to be rolled back.
     """
     entering = session.run_sync(work, *args, **kw)
     if session.get_bind(clause=BARRIER).dialect.name != "postgresql":
-        return await entering
+        return await _to_its_end(entering)
     bound = asyncio.timeout(_bound_s(call))
     try:
         async with bound:
@@ -58,6 +60,19 @@ async def in_time(
             f"a copy of this call is running, or the database is slow (key {call.step.key}): nothing was done for this "
             "call by its deadline; ask again"
         ) from problem
+
+
+async def _to_its_end(entering: Coroutine[Any, Any, T]) -> T:  # Any: what a coroutine sends is its own business
+    task = asyncio.create_task(entering, name="amends-barrier-enter")
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # read, since nobody else does
+        raise
 
 
 def _bound_s(call: GuardedCall) -> float | None:

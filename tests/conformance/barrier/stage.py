@@ -124,6 +124,7 @@ class Handlers:
         swallowed: what is caught around the block; the handler then returns an empty response.
         blocks: how many there are in one call.
         blocking: what an `async def` handler opens a plain block with instead of its own.
+        begun: how many actions and compensations have reached their handler.
         aborted: what the call is aborted with through gRPC's own context, after the block.
     """
 
@@ -134,6 +135,7 @@ class Handlers:
     blocks: int = 1
     aborted: grpc.StatusCode | None = None
     blocking: sessionmaker[Session] | None = None
+    begun: int = 0
 
 
 class AsyncBarred(BarrierServiceServicer):
@@ -155,6 +157,7 @@ class AsyncBarred(BarrierServiceServicer):
             return pb.DoResponse()
 
     async def _guarded(self, body: Body, response: type[ResponseT], context: AsyncContext) -> ResponseT:
+        self._handlers.begun += 1
         returned: Message = response()
         try:
             if self._handlers.blocking is not None:
@@ -192,6 +195,7 @@ class PlainBarred(BarrierServiceServicer):
             return pb.DoResponse()
 
     def _guarded(self, body: Body, response: type[ResponseT], context: grpc.ServicerContext) -> ResponseT:
+        self._handlers.begun += 1
         returned: Message = response()
         try:
             for _ in range(self._handlers.blocks):

@@ -118,3 +118,20 @@ async def test_a_call_that_is_cancelled_leaves_all_or_nothing(stage: Stage) -> N
     again = await stage.do(step)
     assert again.code is OK
     assert stage.rig.effects() == ["s-1"]
+
+
+async def test_a_server_that_stops_while_a_copy_waits(stage: Stage) -> None:
+    """S2, L2: whatever is cancelled in its wait for the row leaves no lock behind that others would wait for."""
+    step, held = Step(saga_id="s-1"), Held()
+    stage.handlers.pause = held
+    first = asyncio.create_task(stage.do(step))
+    await held.reached.wait()
+    async with staged(stage.rig) as other:
+        copy = asyncio.create_task(other.do(step, timeout_s=1))
+        await eventually(lambda: other.handlers.begun == 1, what="the copy has reached its handler")
+    held.go_on.set()
+    assert (await first).code is OK
+    with pytest.raises(asyncio.CancelledError):
+        await copy  # its channel is closed, too
+    assert (await stage.do(Step(saga_id="s-2"))).code is OK
+    assert stage.rig.effects() == ["s-1", "s-2"]
