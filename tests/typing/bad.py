@@ -18,7 +18,21 @@ from amends import (
     SyncStepInterceptor,
     method,
 )
-from tests.typing.good import Book, CancelBooking, Charge, Issue, Mail, Quote, book, errand, quote, trip, wanted
+from amends.testing import FaultMatrix
+from tests.typing.good import (
+    Book,
+    CancelBooking,
+    Charge,
+    Issue,
+    Mail,
+    Quote,
+    TripWorld,
+    book,
+    errand,
+    quote,
+    trip,
+    wanted,
+)
 from typed.v1.typed_pb2 import (
     BookResponse,
     CancelBookingRequest,
@@ -60,6 +74,9 @@ trip.step("t", Charge(), participant=wanted.seats)  # M32 a number where a parti
 
 Rejected("no", code="NOT_FOUND")  # M33 a name where a code is wanted
 ParticipantServer("x", coordinator="y:1", interceptors=[SyncStepInterceptor("x")])  # M34 a synchronous server's
+
+FaultMatrix(trip, input=FindBookingRequest(), world=TripWorld)  # M35 another input
+FaultMatrix(trip, input=PlanTrip(), world=Saga)  # M36 what is no world
 
 
 async def start_and_wait(client: SagaClient) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import assert_type
@@ -34,6 +35,7 @@ from amends import (
     TryLater,
     method,
 )
+from amends.testing import End, FaultMatrix, Trait
 from amends.v1 import saga_pb2
 from typed.v1.typed_pb2 import (
     CABIN_FIRST,
@@ -188,3 +190,26 @@ def serve(own: list[grpc.aio.ServerInterceptor]) -> None:
     )
     with SyncAnnouncer(announcer) as running:
         running.announced(timeout_s=5)
+
+
+class TripWorld:
+    """What a fault matrix is given beside a saga and its input."""
+
+    async def __aenter__(self) -> TripWorld:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    def participants(self) -> Mapping[str, Sequence[object]]:
+        """Who takes part."""
+        return {"travel": []}
+
+    async def check(self, end: End) -> None:
+        """What must be true in the end."""
+        assert isinstance(end, Committed | Compensated)
+
+
+def survive() -> FaultMatrix[PlanTrip, TripPlanned]:
+    """A matrix has its saga's types."""
+    return FaultMatrix(trip, input=PlanTrip(), world=TripWorld, forbid=[Trait.PARKED])
