@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import statistics
 import sys
 import tempfile
@@ -105,6 +106,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", type=int, default=CALLS, help="calls of each kind on each database")
     given = parser.parse_args()
+    logging.disable(logging.WARNING)  # there is no coordinator, which the participants would say
     with databases() as urls:
         for database, url in urls.items():
             for line in report(database, *asyncio.run(measure(url, calls=given.calls))):
