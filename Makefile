@@ -75,6 +75,9 @@ proto: $(VENV)/.ready $(PROTO_VENV)/.ready ## Generate Python code and stubs fro
 proto-go: $(PROTO_VENV)/.ready ## Generate the Go code of participants/go from the protos (needs Go)
 	@$(PROTO_VENV)/bin/python tools/generate_go.py
 
+.PHONY: grpcurl
+grpcurl: .tools/bin/grpcurl ## Build the grpcurl that the tests and docs/grpcurl.md use (needs Go)
+
 .PHONY: trace-demo
 trace-demo: $(VENV)/.ready ## Three orders of the shop as traces: one goes through, one is undone, one survives a kill
 	@$(RUN)/python -m tests.telemetry.demo $(ARGS)
@@ -111,8 +114,17 @@ lock: $(LOCK_VENV)/.ready ## Resolve the dependencies anew (needs PyPI; all Pyth
 
 .PHONY: clean
 clean: ## Remove everything that the targets made, environments included
-	@rm -rf $(VENV) $(PROTO_VENV) $(LOCK_VENV) .pytest_tmp .pytest_cache .mypy_cache .ruff_cache .hypothesis .bench .go build dist var
+	@rm -rf $(VENV) $(PROTO_VENV) $(LOCK_VENV) .pytest_tmp .pytest_cache .mypy_cache .ruff_cache .hypothesis .bench .go .tools build dist var
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+GRPCURL_VERSION := v1.9.3
+
+# What Go fetches and makes for it stays inside this checkout, unless GOCACHE and GOMODCACHE say where it is.
+.tools/bin/grpcurl:
+	@command -v go >/dev/null || { echo "grpcurl is built by Go, and there is none here: install it, or grpcurl itself" >&2; exit 1; }
+	@GOBIN=$(CURDIR)/.tools/bin CGO_ENABLED=0 GOFLAGS="-modcacherw" GOCACHE=$${GOCACHE:-$(CURDIR)/.go/cache} \
+		GOMODCACHE=$${GOMODCACHE:-$(CURDIR)/.go/modules} \
+		go install -tags=grpcnotrace -ldflags="-s -w -X main.version=$(GRPCURL_VERSION)" github.com/fullstorydev/grpcurl/cmd/grpcurl@$(GRPCURL_VERSION)
 
 # Asked before anything of ours is read by a Python that could not read it.
 define right-python

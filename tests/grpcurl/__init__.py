@@ -1,0 +1,1 @@
+"""What a person sees with grpcurl, and what reflection tells any client."""
