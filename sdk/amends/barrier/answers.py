@@ -8,7 +8,7 @@ import grpc
 
 from amends.barrier.rules import Do
 from amends.participant import wire
-from amends.participant.context import Direction
+from amends.participant.context import Direction, cut_utf8
 from amends.participant.guards import Answer
 from amends.participant.refusals import Rejected
 
@@ -49,6 +49,25 @@ def refusal_of(row: Row) -> Rejected:
     """The refusal that was written down, sealed."""
     code = grpc.StatusCode[row.code or grpc.StatusCode.FAILED_PRECONDITION.name]
     return Rejected(row.message or "", reason=row.reason or "REJECTED", code=code, sealed=True)
+
+
+def kept(refusal: Rejected) -> Rejected:
+    """A refusal as it is written down and told: sealed, as long as what is sent, without what databases don't store."""
+    return Rejected(
+        _storable(refusal.message, wire.TEXT_LIMIT_BYTES),
+        reason=_storable(refusal.reason, wire.REASON_LIMIT_BYTES),
+        code=refusal.code,
+        sealed=True,
+    )
+
+
+def columns_of(refusal: Rejected) -> dict[str, object]:
+    """The columns of its row that say what was refused."""
+    return {"code": refusal.code.name, "message": refusal.message, "reason": refusal.reason}
+
+
+def _storable(text: str, limit_bytes: int) -> str:
+    return cut_utf8(text.replace("\0", "\N{REPLACEMENT CHARACTER}"), limit_bytes).decode("utf-8")
 
 
 def _late(call: GuardedCall) -> Rejected:

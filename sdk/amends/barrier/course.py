@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import event
 
 from amends.barrier import statements
-from amends.barrier.answers import verdict_of
+from amends.barrier.answers import columns_of, kept, verdict_of
 from amends.barrier.databases import commit, connection_of, entering
 from amends.barrier.entering import LEAVES_MARK, Entered, check_remembered, enter_action, enter_compensation
 from amends.barrier.errors import BarrierUseError, Unclear
@@ -114,7 +114,7 @@ class Course:
 
         A copy that ran meanwhile, or a mark that was left, decides instead.
         """
-        call = self._call
+        call, final = self._call, kept(refusal)
         if not is_recorded(call.step.direction, call.step.kind):
             unsealed = Rejected(refusal.message, reason=refusal.reason, code=refusal.code)
             return wire.rejected(unsealed, participant=call.served.participant)
@@ -122,15 +122,14 @@ class Course:
             with entering():
                 connection = connection_of(session)
                 limit_waiting(connection, call)
-                found = statements.claim_or_read(connection, {**call.own_row(Found.REJECTED), **_written(refusal)})
+                found = statements.claim_or_read(connection, {**call.own_row(Found.REJECTED), **columns_of(final)})
                 if found is None:
                     check_remembered(connection, call)
         except Unclear as problem:
             return wire.key_in_use(str(problem))
         if found is None:
             commit(session)
-            sealed = Rejected(refusal.message, reason=refusal.reason, code=refusal.code, sealed=True)
-            return wire.rejected(sealed, participant=call.served.participant)
+            return wire.rejected(final, participant=call.served.participant)
         if found.request_hash is not None and found.request_hash != call.request_hash:
             return wire.key_in_use(f"key {call.step.key} stands for another request, which came meanwhile")
         verdict = verdict_of(Entered(what_to_do(Question.ACTION, found.state), found), call)
@@ -176,7 +175,3 @@ class Course:
                 "the session's transaction was ended inside the barrier's block, by rollback(), close() or reset(): "
                 "the barrier ends it itself; raise Rejected to undo everything, use begin_nested() to undo a part"
             )
-
-
-def _written(refusal: Rejected) -> dict[str, object]:
-    return {"code": refusal.code.name, "message": refusal.message, "reason": refusal.reason}

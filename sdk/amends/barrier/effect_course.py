@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import grpc
 
 from amends.barrier import statements
-from amends.barrier.answers import refusal_of, verdict_of
+from amends.barrier.answers import columns_of, kept, refusal_of, verdict_of
 from amends.barrier.databases import commit, connection_of, entering
 from amends.barrier.entering import LEAVES_MARK, Entered, enter_action, enter_compensation, enter_lookup
 from amends.barrier.errors import BarrierUseError, Unclear
@@ -219,12 +219,7 @@ class EffectCourse:
     def _written(self, refusal: Rejected) -> Values | None:
         step = self.call.step
         if is_recorded(step.direction, step.kind):
-            return {
-                "state": Found.REJECTED.value,
-                "code": refusal.code.name,
-                "message": refusal.message,
-                "reason": refusal.reason,
-            }
+            return {"state": Found.REJECTED.value, **columns_of(kept(refusal))}
         # A lookup whose author promises that the provider will never run the action; a retriable step's can't be.
         sealing = refusal.sealed and refusal.code is grpc.StatusCode.NOT_FOUND
         lookup = step.direction is Direction.LOOKUP and step.kind is not StepKind.RETRIABLE

@@ -109,6 +109,19 @@ async def test_v11_a_refusal_is_kept(stage: Stage, kind: str) -> None:
     assert stage.rig.rows() == {"s-1/do/action": "rejected"}
 
 
+async def test_a_refusal_is_kept_whatever_its_text(stage: Stage) -> None:
+    """S4: what a database can't store, or would not send, does not keep a no from being final."""
+
+    def body(session: Session) -> pb.DoResponse:
+        raise Rejected("no\0 way \ud800" + "y" * 5_000, reason="NO\0WAY")
+
+    stage.handlers.do = body
+    first, second = [await stage.do(Step(saga_id="s-1")) for _ in range(2)]
+    assert (first.code, first.sealed) == (FAILED_PRECONDITION, True)
+    assert first.text.startswith("no\N{REPLACEMENT CHARACTER} way ?yyy")
+    assert second == first
+
+
 @pytest.mark.parametrize("kind", ["retriable", "read_only"])
 async def test_a_refusal_that_is_not_final_is_not_kept(stage: Stage, kind: str) -> None:
     """S4: steps that are repeated until they succeed, or that may be dropped: not sealed, and the next call runs."""
