@@ -21,7 +21,7 @@ from amends_coordinator.ledger.factory import MEMORY_URL, open_ledger
 from tests.waiting import pause
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable
+    from collections.abc import AsyncGenerator, Awaitable, Sequence
 
     from amends.testing import Result
     from amends.testing.journal import Happening
@@ -60,6 +60,10 @@ class RealStage:
     def timeline(self) -> str:
         """What has happened so far."""
         return self.journal.timeline()
+
+    def coordinator_faults(self) -> Sequence[str]:
+        """A real coordinator logs them."""
+        return ()
 
     def note(self, what: Happening) -> None:
         """Write something into the journal."""

@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
+from amends.testing import FaultMatrix
 from amends.testing.runner import main
+from shop.saga import order
+from tests.faults.shop_world import TEAPOT, ShopWorld
+
+if TYPE_CHECKING:
+    from typing import Self
 
 SHOP, PLANTED = "tests.faults.shop_world:ORDER", "tests.faults.test_planted_bugs:WITHOUT_BARRIER"
+
+
+class NoWorld(ShopWorld):
+    """A world that can't be made."""
+
+    async def __aenter__(self) -> Self:
+        raise OSError("no place for a shop")
+
+
+NOWHERE = FaultMatrix(order, input=TEAPOT, world=NoWorld)
 
 
 def test_a_consistent_case(capsys: pytest.CaptureFixture[str]) -> None:
@@ -31,6 +49,14 @@ def test_a_case_that_can_not_go_wrong_is_named(capsys: pytest.CaptureFixture[str
     said = capsys.readouterr().out
     assert "1 not judged, because what goes wrong there never could: order/reserve/action/" in said
     assert said.splitlines()[-1] == "fault_matrix: sagas=1 cases=0 consistent=0"
+
+
+def test_a_world_that_can_not_be_made(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is told, and counts as a case that isn't consistent; the others are played nevertheless."""
+    assert main(["tests.faults.test_runner:NOWHERE", "--case", "order/no-fault"]) == 1
+    said = capsys.readouterr().out
+    assert "order/no-fault could not be played" in said
+    assert "no place for a shop" in said
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from amends.v1.operator_service_pb2_grpc import OperatorServiceStub
 from amends.v1.saga_service_pb2_grpc import SagaServiceStub
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Coroutine, Iterator, Sequence
 
     from amends.client import SagaClient
     from amends.testing.cases import FaultCase
@@ -91,6 +91,10 @@ class Stage(Protocol):
 
     def timeline(self) -> str:
         """What has happened so far."""
+        ...
+
+    def coordinator_faults(self) -> Sequence[str]:
+        """What the coordinator itself failed on so far, which it never should."""
         ...
 
 
@@ -161,6 +165,8 @@ class Play:
             matrix = self._matrix
             handle = await stage.client.start(matrix.saga, matrix.input, saga_id=SAGA_ID)
             saga = await self._until_ended()
+            for fault in stage.coordinator_faults():
+                self.found(f"the coordinator itself failed: {fault}")
             if saga is not None:
                 await self._rest(saga)
                 self._judge(saga, handle.end(saga))

@@ -16,6 +16,7 @@ import os
 import shlex
 import sys
 import time
+import traceback
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from importlib import import_module
@@ -89,9 +90,12 @@ def load(place: str) -> AnyMatrix:
 def play(job: Job) -> Played:
     """Plays one case, in a process of its own if need be."""
     logging.getLogger().addHandler(logging.NullHandler())  # faults are meant here: nobody needs to be warned of them
-    result = load(job.place).run(job.case, seed=job.seed)
+    try:
+        result = load(job.place).run(job.case, seed=job.seed)
+    except Exception:  # noqa: BLE001 - a world that can't be made, for example: told, and the other cases are played
+        return Played(consistent=False, met=True, text=f"{job.case} could not be played\n{traceback.format_exc()}")
     text = "" if result.consistent else result.told(replay=job.command)
-    return Played(result.consistent, result.met, text)
+    return Played(consistent=result.consistent, met=result.met, text=text)
 
 
 def _names(matrix: AnyMatrix, wanted: Sequence[str]) -> Iterable[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from amends.testing.journal import CoordinatorFailed
 from amends.testing.play import Play
 from amends.testing.rehearsal import Rehearsal
 from amends.testing.standing import StandsStillError
@@ -11,6 +12,8 @@ from amends.testing.stuck import StuckError
 from amends.testing.virtual_time import run
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import grpc.aio
 
     from amends.client import SagaClient
@@ -53,6 +56,10 @@ class VirtualStage:
     def timeline(self) -> str:
         """See `play.Stage`."""
         return self._rehearsal.timeline()
+
+    def coordinator_faults(self) -> Sequence[str]:
+        """See `play.Stage`."""
+        return [entry.what.error for entry in self._rehearsal.journal if isinstance(entry.what, CoordinatorFailed)]
 
 
 def play(matrix: AnyMatrix, case: FaultCase, *, seed: int) -> Result:
