@@ -15,9 +15,7 @@ can be played on virtual time and over a network.
 from __future__ import annotations
 
 import asyncio
-import traceback
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import grpc
@@ -25,7 +23,7 @@ import grpc
 from amends.participant.wire import error_reason
 from amends.results import Compensated
 from amends.testing.promises import Seen, broken
-from amends.testing.report import Result
+from amends.testing.report import Result, check_text, letter_text, state_text
 from amends.testing.script import Script
 from amends.testing.world import Trait
 from amends.v1 import operator_service_pb2, saga_pb2, saga_service_pb2
@@ -213,7 +211,7 @@ class Play:
     async def _settle(self, letter: saga_pb2.DeadLetter) -> bool:
         """What an operator does about a dead letter; whether it was of use."""
         if letter.reason in NEVER:
-            self.found(f"the coordinator opened a dead letter over a fault of its own: {_told(letter)}")
+            self.found(f"the coordinator opened a dead letter over a fault of its own: {letter_text(letter)}")
         desk = OperatorServiceStub(self._stage.channel)
         try:
             if letter.reason in ONLY_TOLD:
@@ -232,13 +230,13 @@ class Play:
                 )
         except grpc.aio.AioRpcError as refusal:
             if error_reason(refusal) not in ("RETRY_OUT_OF_ORDER", "DEAD_LETTER_CLOSED"):
-                self.found(f"{_told(letter)}; retrying it was refused: {refusal.details()}")
+                self.found(f"{letter_text(letter)}; retrying it was refused: {refusal.details()}")
             return False
         return True
 
     def _give_up(self, saga: saga_pb2.Saga, why: str) -> None:
-        state = _state(saga)
-        letters = "; ".join(_told(letter) for letter in _open(saga))
+        state = state_text(saga)
+        letters = "; ".join(letter_text(letter) for letter in _open(saga))
         self._end = f"{state}, {letters}" if letters else state
         self.found(f"L1: the saga is {state} and never ends, {why}" + (f": {letters}" if letters else ""))
 
@@ -250,9 +248,9 @@ class Play:
         await asyncio.sleep(self._pace.rest_s)
         now = await self._stage.client.get(SAGA_ID)
         for letter in _open(now):
-            self.found(f"a dead letter was opened after the end: {_told(letter)}")
+            self.found(f"a dead letter was opened after the end: {letter_text(letter)}")
         if (now.state, now.output, now.failure) != (ended.state, ended.output, ended.failure):
-            self.found(f"S8: the saga was {_state(ended)} and is {_state(now)} some minutes later")
+            self.found(f"S8: the saga was {state_text(ended)} and is {state_text(now)} some minutes later")
         once_compensated = {step.name for step in self._matrix.saga.steps_once_compensated}
         for call in self.script.calls[calls:]:
             if call.step not in once_compensated:
@@ -260,7 +258,7 @@ class Play:
 
     def _judge(self, saga: saga_pb2.Saga, end: End) -> None:
         """The end against what the case allows, and the calls against the coordinator's promises."""
-        state = _state(saga)
+        state = state_text(saga)
         self._end = f"{state}: {end.failure}" if isinstance(end, Compensated) else state
         if saga.unproven:
             self._end += ", unproven"
@@ -284,7 +282,7 @@ class Play:
         except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # noqa: BLE001 - pytest's own failures are no `Exception`
-            self.found(_of_the_author(error))
+            self.found(check_text(error))
 
     # ---- small parts ----------------------------------------------------------------------------------------------
 
@@ -299,9 +297,10 @@ class Play:
         try:
             await SagaServiceStub(self._stage.channel).AbortSaga(request)
         except grpc.aio.AioRpcError as refusal:
-            if error_reason(refusal) != "PAST_POINT_OF_NO_RETURN":
-                raise
-            self._abort_accepted = bool(self._abort_accepted)
+            if error_reason(refusal) == "PAST_POINT_OF_NO_RETURN":
+                self._abort_accepted = bool(self._abort_accepted)
+            else:
+                self.found(f"aborting the saga was answered {refusal.code().name}: {refusal.details()}")
         else:
             self._abort_accepted = True
 
@@ -313,28 +312,3 @@ class Play:
 
 def _open(saga: saga_pb2.Saga) -> Iterator[saga_pb2.DeadLetter]:
     return (letter for letter in saga.dead_letters if not letter.HasField("close_time"))
-
-
-def _told(letter: saga_pb2.DeadLetter) -> str:
-    reason = saga_pb2.DeadLetter.Reason.Name(letter.reason).removeprefix("REASON_")
-    direction = saga_pb2.Direction.Name(letter.direction).removeprefix("DIRECTION_").lower()
-    where = f"{letter.step}/{direction}" if letter.step else "the saga"
-    return f"{where} waits for a person: {reason}" + (f" ({letter.last_error})" if letter.last_error else "")
-
-
-def _state(saga: saga_pb2.Saga) -> str:
-    return saga_pb2.Saga.State.Name(saga.state).removeprefix("STATE_")
-
-
-def _of_the_author(error: BaseException) -> str:
-    """What the author's check said, and where: without a word of its own, the line itself."""
-    frames = traceback.extract_tb(error.__traceback__)
-    here = next((frame for frame in reversed(frames) if frame.name == "check"), frames[-1] if frames else None)
-    said = str(error) or (here.line if here is not None else "") or "no word"
-    place = f"\n{_relative(here.filename)}:{here.lineno}, in {here.name}" if here is not None else ""
-    return f"the author's check: {type(error).__name__}: {said}{place}"
-
-
-def _relative(file: str) -> str:
-    path, here = Path(file), Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)

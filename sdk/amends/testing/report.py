@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import textwrap
+import traceback
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from amends.v1 import saga_pb2
 
 if TYPE_CHECKING:
     from amends.testing.cases import FaultCase
@@ -67,6 +71,28 @@ class FaultMatrixFailure(AssertionError):
     """A world that a fault leaves inconsistent. The text tells step, fault, timeline and what was wrong."""
 
 
+def letter_text(letter: saga_pb2.DeadLetter) -> str:
+    """A dead letter in words."""
+    reason = saga_pb2.DeadLetter.Reason.Name(letter.reason).removeprefix("REASON_")
+    direction = saga_pb2.Direction.Name(letter.direction).removeprefix("DIRECTION_").lower()
+    where = f"{letter.step}/{direction}" if letter.step else "the saga"
+    return f"{where} waits for a person: {reason}" + (f" ({letter.last_error})" if letter.last_error else "")
+
+
+def state_text(saga: saga_pb2.Saga) -> str:
+    """A saga's state by its name."""
+    return saga_pb2.Saga.State.Name(saga.state).removeprefix("STATE_")
+
+
+def check_text(error: BaseException) -> str:
+    """What the author's check said, and where: without a word of its own, the line itself."""
+    frames = traceback.extract_tb(error.__traceback__)
+    here = next((frame for frame in reversed(frames) if frame.name == "check"), frames[-1] if frames else None)
+    said = str(error) or (here.line if here is not None else "") or "no word"
+    place = f"\n{_relative(here.filename)}:{here.lineno}, in {here.name}" if here is not None else ""
+    return f"the author's check: {type(error).__name__}: {said}{place}"
+
+
 def _shortened(timeline: str) -> str:
     """The beginning and the end of a long timeline: what is repeated for hours stands in its middle."""
     lines = timeline.splitlines()
@@ -83,3 +109,8 @@ def _row(name: str, text: str) -> str:
 
 def _count(number: int) -> str:
     return "one thing is" if number == 1 else f"{number} things are"
+
+
+def _relative(file: str) -> str:
+    path, here = Path(file), Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
