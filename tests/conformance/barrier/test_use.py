@@ -65,6 +65,14 @@ async def test_a_failed_lookup_is_not_made_up(stage: Stage) -> None:
     assert (await stage.find(STEP)).code is grpc.StatusCode.NOT_FOUND
 
 
+async def test_another_database(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    """S2: how claims wait for each other is known of two databases; others are refused before anything is done."""
+    stage.rig.engine.dialect.name = "mariadb"
+    assert (await stage.do(STEP)).code is grpc.StatusCode.UNKNOWN
+    assert "the barrier knows PostgreSQL and SQLite" in caplog.text
+    assert (stage.rig.effects(), stage.rig.rows()) == ([], {})
+
+
 def test_without_sqlalchemy_it_says_what_to_install() -> None:
     """Plain amends does not bring SQLAlchemy."""
     program = "import sys; sys.modules['sqlalchemy'] = None; import amends.barrier"
