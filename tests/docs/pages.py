@@ -14,8 +14,11 @@ _NAMED_FILE = re.compile(
 )
 _CONSOLE = re.compile(r"^```console\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 
-# What differs between two runs of the same thing: times, ids that somebody made up, process numbers.
+# What differs between two runs of the same thing: times, bars, ids that somebody made up, process numbers.
 _DIFFERS = (
+    (re.compile(r"^ +\|0\b.*\|$", re.MULTILINE), "AXIS"),
+    (re.compile(r" +┊ shortened$", re.MULTILINE), ""),
+    (re.compile(r" *[█▓▒·┊][█▓▒·┊ ]*"), " "),
     (re.compile(r"\+?\b[\d.]+ (ms|s)\b"), "TIME"),
     (re.compile(r"\bnode \S+"), "NODE"),
     (re.compile(r"\b127\.0\.0\.1:\d+\b"), "ADDRESS"),

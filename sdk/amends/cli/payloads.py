@@ -10,6 +10,7 @@ import base64
 import json
 import re
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any as Json
 
@@ -20,6 +21,7 @@ from google.protobuf.descriptor_pool import Default, DescriptorPool
 from google.protobuf.json_format import MessageToDict, Parse, ParseError
 from google.protobuf.message import DecodeError, EncodeError
 from google.protobuf.message_factory import GetMessageClass
+from google.protobuf.wrappers_pb2 import BytesValue
 
 from amends.cli.errors import CommandError
 from amends.v1.saga_definition_pb2 import SagaDefinition
@@ -31,6 +33,8 @@ UNKNOWN_FIELD = re.compile(
     r'.*?Available Fields\(except extensions\): "\[(?P<known>[^\]]*)\]"',
     re.DOTALL,
 )
+UNPRINTABLE = re.compile(r"[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+"""What JSON allows in strings and terminals obey: control characters, and those that turn the direction of writing."""
 NO_OBJECT = re.compile(r"'(?P<type>\w+)' object is not (iterable|subscriptable)")
 
 
@@ -124,8 +128,10 @@ def _packed(pool: DescriptorPool, wanted: Descriptor, text: str, option: str) ->
 
 
 def saga_json(saga: Saga, pool: DescriptorPool, *, indent: int | None = 2) -> str:
-    """The saga as JSON, on one line where `indent` is None; a payload whose type is not in the pool is shown as its
-    bytes in base64.
+    """The saga as protobuf's JSON, on one line where `indent` is None.
+
+    A payload whose type is in no pool, or that doesn't parse as it, is shown as its bytes in base64. What can't be
+    printed is escaped, so that no payload can draw on a terminal, and everything else is where the output isn't UTF-8.
     """
     bare = Saga()
     bare.CopyFrom(saga)
@@ -135,6 +141,8 @@ def saga_json(saga: Saga, pool: DescriptorPool, *, indent: int | None = 2) -> st
         intent.ClearField("request")
         intent.ClearField("response")
     shown: dict[str, Json] = MessageToDict(bare)
+    if saga.labels:
+        shown["labels"] = dict(sorted(saga.labels.items()))
     if saga.HasField("input"):
         shown["input"] = _payload_json(saga.input, pool)
     if saga.HasField("output"):
@@ -144,15 +152,18 @@ def saga_json(saga: Saga, pool: DescriptorPool, *, indent: int | None = 2) -> st
             row["request"] = _payload_json(intent.request, pool)
         if intent.HasField("response"):
             row["response"] = _payload_json(intent.response, pool)
-    return json.dumps(shown, indent=indent, ensure_ascii=False)
+    is_utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    text = json.dumps(shown, indent=indent, ensure_ascii=not is_utf8)
+    return UNPRINTABLE.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 # JSON has no narrower type than this: whatever protobuf's mapping gives.
 def _payload_json(payload: Any, pool: DescriptorPool) -> Json:
-    try:
-        return MessageToDict(payload, descriptor_pool=pool)
-    except (TypeError, ValueError, KeyError, DecodeError, RecursionError):
-        return {"@type": payload.type_url, "base64": base64.b64encode(payload.value).decode("ascii")}
+    # So the coordinator hands out a payload that doesn't parse; this type comes with no definition.
+    types = Default() if payload.Is(BytesValue.DESCRIPTOR) else pool
+    with suppress(TypeError, ValueError, KeyError, DecodeError, RecursionError):
+        return MessageToDict(payload, descriptor_pool=types)
+    return {"@type": payload.type_url, "base64": base64.b64encode(payload.value).decode("ascii")}
 
 
 def _add(pool: DescriptorPool, files: dict[str, FileDescriptorProto], name: str, added: set[str]) -> None:

@@ -10,6 +10,7 @@ import typer
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.duration_pb2 import Duration
 
+from amends.cli import watching
 from amends.cli.connection import (
     BROKEN_OFF,
     CALL_TIMEOUT_S,
@@ -24,6 +25,7 @@ from amends.cli.filters import read_labels
 from amends.cli.formats import cut
 from amends.cli.payload_types import types_of
 from amends.cli.payloads import input_from_json, read_text, saga_json
+from amends.cli.picture import SagaPicture
 from amends.cli.show import console, saga_state, saga_tree
 from amends.v1.saga_pb2 import Saga
 from amends.v1.saga_service_pb2 import (
@@ -84,9 +86,17 @@ def start(
 def get(
     saga_id: Annotated[str, typer.Argument(metavar="ID", help="The saga's id.", show_default=False)],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, payloads included.")] = False,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow", help="Go on until it ends, and exit with 0 only if it committed; with --json a line each."
+        ),
+    ] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
-    """Show a saga as a tree: a branch per ledger row, a line per attempt."""
+    """Show a saga: a tree with a branch per ledger row and a line per attempt, and their times as bars."""
+    if follow:
+        watching.follow(coordinator, saga_id, as_json=as_json)
 
     async def fetch() -> tuple[Saga, DescriptorPool]:
         async with sagas_at(coordinator) as sagas:
@@ -97,7 +107,7 @@ def get(
     if as_json:
         typer.echo(saga_json(saga, types))
     else:
-        console().print(saga_tree(saga))
+        console().print(SagaPicture(saga))
 
 
 async def _start(sagas: SagaServiceStub, request: StartSagaRequest, address: str) -> StartSagaResponse:

@@ -1,4 +1,4 @@
-"""What `saga watch` shows: drawn anew on a terminal, a line for each change in a pipe."""
+"""What is shown of sagas that are followed: drawn anew on a terminal, a line for each change in a pipe."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from rich.live import Live
 from rich.text import Text
 
 from amends.cli.news import news
+from amends.cli.picture import SagaPicture
 from amends.cli.rows import saga_line, saga_rows
-from amends.cli.show import BACKWARD, QUIET, saga_tree
+from amends.cli.show import BACKWARD, QUIET
 from amends.v1.saga_pb2 import Saga
 
 HINT = Text("Ctrl-C ends this", QUIET)
@@ -22,12 +23,18 @@ LINES_AROUND = 3
 
 
 class Screen:
-    """A terminal's last lines, drawn anew each time; at the end the last drawing stays."""
+    """A terminal's last lines, drawn anew each time; at the end the last drawing stays.
 
-    def __init__(self, output: Console) -> None:
+    Arguments:
+        output: the terminal.
+        grows: whether what is drawn changes while nothing happens, so that it is drawn anew each second.
+    """
+
+    def __init__(self, output: Console, *, grows: bool = False) -> None:
         self._output = output
-        self._live = Live(console=output, auto_refresh=False, transient=True)
+        self._live = Live(console=output, auto_refresh=grows, refresh_per_second=1, transient=True)
         self._body: RenderableType | None = None
+        self._last: RenderableType | None = None
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -37,28 +44,31 @@ class Screen:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._live.stop()
-        if self._body is not None:
-            self._output.print(self._body)
+        if self._last is not None:
+            self._output.print(self._last)
 
     def lost(self) -> None:
         """Say that the coordinator doesn't answer any more; whatever is drawn next says that it does again."""
         self._draw(Text(LOST, BACKWARD))
 
-    def draw(self, body: RenderableType) -> None:
-        """Draw this in place of what was drawn before."""
-        self._body = body
+    def draw(self, body: RenderableType, *, last: RenderableType | None = None) -> None:
+        """Draw this in place of what was drawn before; `last` is what stays at the end if nothing else is drawn."""
+        self._body, self._last = body, body if last is None else last
         self._draw(HINT)
 
     def _draw(self, hint: Text) -> None:
         self._live.update(Group(self._body or Text(), hint), refresh=True)
 
 
-class TreeScreen(Screen):
-    """One saga with all its rows, on a terminal."""
+class SagaScreen(Screen):
+    """One saga with all its rows, on a terminal; what goes on in it grows."""
+
+    def __init__(self, output: Console) -> None:
+        super().__init__(output, grows=True)
 
     def show(self, shown: Saga) -> None:
         """Show how it is now."""
-        self.draw(saga_tree(shown))
+        self.draw(SagaPicture(shown, most_lines=self._output.height - 1), last=SagaPicture(shown))
 
 
 class ListScreen(Screen):

@@ -1,19 +1,22 @@
-"""The command `saga watch`: one saga until it ends, or a list of sagas for as long as somebody looks."""
+"""The command `saga watch`, and `saga get --follow`: one saga until it ends, or a list while somebody looks."""
 
 import asyncio
 from collections.abc import Coroutine
 from contextlib import aclosing
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
+from google.protobuf.descriptor_pool import DescriptorPool
 
 from amends.cli.connection import DEFAULT_COORDINATOR, Coordinator, sagas_at
 from amends.cli.errors import CommandError
 from amends.cli.filters import filtered, is_empty
 from amends.cli.following import changes_of, lists_of
 from amends.cli.listing import DEFAULT_LIMIT
+from amends.cli.payload_types import types_at_hand
+from amends.cli.payloads import saga_json
 from amends.cli.show import console
-from amends.cli.views import LINES_AROUND, ListLines, ListScreen, NewsLines, TreeScreen
+from amends.cli.views import LINES_AROUND, Lines, ListLines, ListScreen, NewsLines, SagaScreen
 from amends.v1.saga_pb2 import Saga
 from amends.v1.saga_service_pb2 import ListSagasRequest
 
@@ -40,8 +43,14 @@ def watch(
     if saga_id and not is_empty(request):
         raise CommandError("One saga is watched by its id, a list by options: give one or the other.")
     if saga_id:
-        raise typer.Exit(_until_interrupted(_watch_one(coordinator, saga_id), code=INTERRUPTED))
+        follow(coordinator, saga_id, as_json=False)
     raise typer.Exit(_until_interrupted(_watch_list(coordinator, request, limit), code=0))
+
+
+def follow(address: str, saga_id: str, *, as_json: bool) -> NoReturn:
+    """Show how a saga goes on until it ends or Ctrl-C; the command ends with it."""
+    following = _print_each(address, saga_id) if as_json else _watch_one(address, saga_id)
+    raise typer.Exit(_until_interrupted(following, code=INTERRUPTED))
 
 
 def _until_interrupted(watching: Coroutine[object, object, int], *, code: int) -> int:
@@ -55,11 +64,21 @@ def _until_interrupted(watching: Coroutine[object, object, int], *, code: int) -
 async def _watch_one(address: str, saga_id: str) -> int:
     output = console()
     last = Saga()
-    view: TreeScreen | NewsLines = TreeScreen(output) if output.is_terminal else NewsLines(output)
+    view: SagaScreen | NewsLines = SagaScreen(output) if output.is_terminal else NewsLines(output)
     async with sagas_at(address) as sagas, aclosing(changes_of(sagas, saga_id, view.lost)) as changes:
         with view:
             async for last in changes:
                 view.show(last)
+    return int(last.state != Saga.STATE_COMMITTED)
+
+
+async def _print_each(address: str, saga_id: str) -> int:
+    last, types = Saga(), None
+    lost = Lines(console()).lost
+    async with sagas_at(address) as sagas, aclosing(changes_of(sagas, saga_id, lost)) as changes:
+        async for last in changes:
+            types = types or await types_at_hand(sagas, last)
+            typer.echo(saga_json(last, types or DescriptorPool(), indent=None))
     return int(last.state != Saga.STATE_COMMITTED)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Self, TypeVar
 
 import grpc
@@ -53,7 +54,8 @@ Response = TypeVar("Response", bound=Message)
 class SagaApi:
     """The service. Tests put sagas and definitions in, and read what was asked.
 
-    `changes` are what a stream tells of a saga, one after the other; None breaks it off.
+    `changes` are what a stream tells of a saga, one after the other; None breaks it off. Then it ends, unless the saga
+    is in `goes_on`: its stream stays open for as long as somebody reads it.
     `refusals` holds, by method name, what is answered instead.
     """
 
@@ -62,6 +64,7 @@ class SagaApi:
         self.sagas: dict[str, Saga] = {}
         self.started: list[StartSagaRequest] = []
         self.changes: dict[str, list[Saga | None]] = {}
+        self.goes_on: set[str] = set()
         self.watched: list[WatchSagaRequest] = []
         self.listed: list[ListSagasRequest] = []
         self.dead_letters = ListDeadLettersResponse()
@@ -164,6 +167,10 @@ class SagaApi:
                     context.abort(grpc.StatusCode.UNAVAILABLE, "connection reset")
                 yield WatchSagaResponse(saga=change)
                 self.changes[request.saga_id] = self.changes[request.saga_id][1:]
+            if request.saga_id in self.goes_on:
+                left = Event()
+                if context.add_callback(left.set):
+                    left.wait()
 
         return grpc.unary_stream_rpc_method_handler(
             answer,

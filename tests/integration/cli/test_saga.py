@@ -8,6 +8,7 @@ from pathlib import Path
 import grpc
 import pytest
 from google.protobuf.any_pb2 import Any
+from google.protobuf.wrappers_pb2 import BytesValue
 from typer.testing import CliRunner
 
 from amends.cli.app import app
@@ -16,7 +17,7 @@ from amends.v1.saga_pb2 import Saga
 from shop.money.v1.money_pb2 import Money
 from shop.orders.v1.orders_pb2 import OrderPlaced, PlaceOrder
 from tests.integration.cli.api import SagaApi, refuse
-from tests.unit.cli.sagas import committed_saga, stuck_saga
+from tests.unit.cli.sagas import committed_saga, killed_saga, stuck_saga
 
 ORDER = '{"customerId": "ada", "sku": "teapot", "quantity": 2, "total": {"currencyCode": "EUR", "minorUnits": "1250"}}'
 
@@ -199,6 +200,26 @@ def test_get_prints_the_tree(api: SagaApi, runner: CliRunner) -> None:
     assert "├── authorize  compensation  PARKED    shop.payments.v1.PaymentsService/Void\n" in done.stdout
 
 
+def test_get_draws_the_times_below_the_tree(api: SagaApi, runner: CliRunner) -> None:
+    """A line per attempt, in a pipe as well; 100 columns there, whatever the terminal has."""
+    api.sagas["order-1044"] = killed_saga()
+    done = runner.invoke(app, ["saga", "get", "order-1044", "--coordinator", api.address], env={"COLUMNS": "200"})
+    tree, _, bars = done.stdout.partition("\n\n")
+    assert (tree.count("#1"), bars.count("#1"), bars.count("█"), bars.count("▒")) == (4, 5, 61, 3)
+    assert max(len(line) for line in bars.splitlines()) == 100
+    assert bars.splitlines()[-2].split() == ["node", "|01890a5d-ac96-1", "|01890a5d-ac96-2"]
+
+
+def test_a_saga_without_rows_has_no_bars(api: SagaApi, runner: CliRunner) -> None:
+    """Where retention has emptied it, or nothing was called yet, there is only what is known."""
+    api.sagas["order-7"] = Saga(saga_id="order-7", definition_name="order", state=Saga.STATE_COMMITTED, purged=True)
+    done = runner.invoke(app, ["saga", "get", "order-7", "--coordinator", api.address])
+    assert done.stdout.splitlines() == [
+        "order-7  order  COMMITTED",
+        "└── purged: payloads and ledger rows were removed by retention",
+    ]
+
+
 def test_get_unknown_saga(api: SagaApi, runner: CliRunner) -> None:
     """What, where, and what to do now."""
     done = runner.invoke(app, ["saga", "get", "nope", "--coordinator", api.address])
@@ -228,6 +249,28 @@ def test_get_as_json_shows_payloads_by_the_definitions_types(api: SagaApi, runne
     assert shown["output"]["orderId"] == shown["intents"][1]["response"]["orderId"] == "o1"
     assert shown["intents"][0]["request"]["base64"] == "/w=="
 
+    saga.intents[0].request.Pack(BytesValue(value=b"\xff"))
+    unreadable = json.loads(runner.invoke(app, command).stdout)["intents"][0]["request"]
+    assert unreadable == {"@type": "type.googleapis.com/google.protobuf.BytesValue", "value": "/w=="}
+
     api.definitions.clear()
     without = json.loads(runner.invoke(app, command).stdout)
     assert set(without["input"]) == {"@type", "base64"}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_json_is_json_whatever_a_payload_says(api: SagaApi, runner: CliRunner, encoding: str) -> None:
+    """Nothing but JSON in any locale, the same in every run; what a terminal would obey is escaped."""
+    saga = committed_saga()
+    said = "Zoë\x9b2J\u202e\u2028😀\x7f"
+    saga.input.CopyFrom(packed(PlaceOrder(customer_id=said)))
+    api.sagas[saga.saga_id] = saga
+    runner.charset = encoding
+    command = ["saga", "get", saga.saga_id, "--json", "--coordinator", api.address]
+    first, again = runner.invoke(app, command), runner.invoke(app, command)
+    assert (first.stdout, first.stderr) == (again.stdout, "")
+    shown = json.loads(first.stdout)
+    assert shown["input"]["customerId"] == said
+    assert list(shown["labels"]) == ["channel", "region"]
+    assert not set(first.stdout) & {"\x9b", "\u202e", "\u2028", "\x7f"}
+    assert ("Zoë" in first.stdout) is (encoding == "utf-8")

@@ -7,6 +7,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from amends.v1.saga_pb2 import (
     DIRECTION_ACTION,
     DIRECTION_COMPENSATION,
+    DIRECTION_LOOKUP,
     OUTCOME_NOT_SENT,
     OUTCOME_REJECTED,
     OUTCOME_SUCCEEDED,
@@ -124,3 +125,57 @@ def stuck_saga() -> Saga:
             )
         ],
     )
+
+
+def killed_saga() -> Saga:
+    """Its coordinator was killed during the second call; the next one asked what became of it, and undid the rest."""
+    nodes = [f"{NODE}-{number}" for number in (1, 2)]
+    rows = (
+        ("reserve", DIRECTION_ACTION, Intent.STATE_SUCCEEDED, nodes[0], attempt(1, 2, 20, "OK", OUTCOME_SUCCEEDED)),
+        ("pay", DIRECTION_ACTION, Intent.STATE_REJECTED, nodes[0], attempt(1, 22, 1_078, "", OUTCOME_UNKNOWN)),
+        ("pay", DIRECTION_LOOKUP, Intent.STATE_SUCCEEDED, nodes[1], attempt(1, 1_100, 30, "OK", OUTCOME_SUCCEEDED)),
+        ("pay", DIRECTION_COMPENSATION, Intent.STATE_DROPPED, nodes[1], None),
+        (
+            "reserve",
+            DIRECTION_COMPENSATION,
+            Intent.STATE_SUCCEEDED,
+            nodes[1],
+            attempt(1, 1_140, 60, "OK", OUTCOME_SUCCEEDED),
+        ),
+    )
+    saga = Saga(saga_id="order-1044", definition_name="order", state=Saga.STATE_COMPENSATED, create_time=at(0))
+    saga.end_time.CopyFrom(at(1_200))
+    for step, direction, state, node, made in rows:
+        intent = saga.intents.add(step=step, direction=direction, state=state)
+        if made is not None:
+            made.node = node
+            intent.attempts.append(made)
+    return saga
+
+
+def long_saga(gap_ms: int = 7 * 3_600_000) -> Saga:
+    """A compensation that was tried 140 times in bursts of calls of a few milliseconds, hours apart, by 40 nodes."""
+    saga = Saga(saga_id="order-1045", definition_name="order", state=Saga.STATE_COMPENSATING, create_time=at(0))
+    saga.intents.add(
+        step="reserve",
+        direction=DIRECTION_ACTION,
+        state=Intent.STATE_SUCCEEDED,
+        create_time=at(1),
+        attempts=[attempt(1, 1, 8, "OK", OUTCOME_SUCCEEDED)],
+    )
+    tries = [attempt(number, 10 + 20 * number, 6, "UNAVAILABLE", OUTCOME_UNKNOWN) for number in range(1, 6)]
+    for number in range(121, 141):
+        made = attempt(number, gap_ms + 20 * number, 6, "UNAVAILABLE", OUTCOME_UNKNOWN)
+        made.node = f"{NODE}-{number}"
+        tries.append(made)
+    saga.intents.add(
+        step="reserve",
+        direction=DIRECTION_COMPENSATION,
+        state=Intent.STATE_PENDING,
+        attempt_count=140,
+        attempts=tries,
+        attempts_left_out={"UNAVAILABLE": 115},
+        create_time=at(12),
+        next_attempt_time=at(gap_ms + 4_000),
+    )
+    return saga
