@@ -57,6 +57,8 @@ def enter_compensation(connection: Connection, call: GuardedCall) -> Entered:
     if own.do is not Do.RUN or call.step.action_target is not ActionTarget.SAME:
         return own
     action = statements.claim_or_read(connection, call.action_mark(Found.NULL))
+    if action is None:
+        check_remembered(connection, call)  # once more: a purge may have taken it since the first claim
     do = what_to_do(Question.UNDONE_ACTION, action.state if action is not None else Found.NEVER)
     if do is Do.NOTHING:
         done = {"state": Found.DONE.value, "response": b""}

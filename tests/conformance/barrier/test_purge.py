@@ -7,8 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import grpc
 import pytest
+from sqlalchemy import event
 
 from amends import barrier
+from amends.barrier import statements
 from tests.conformance.barrier.stage import Rig, Stage, Step
 
 OK, ABORTED = grpc.StatusCode.OK, grpc.StatusCode.ABORTED
@@ -42,6 +44,30 @@ async def test_v12_what_was_forgotten_is_not_known(stage: Stage) -> None:
     assert (await stage.do(young)).code is OK
     assert stage.rig.effects() == ["s-old", "s-young"]
     assert stage.rig.rows() == {"s-young/do/action": "done"}
+
+
+async def test_v12_a_purge_between_the_two_claims_of_a_compensation(stage: Stage) -> None:
+    """V12, S4: the action's row was there when the compensation had claimed its own, and gone when it claimed that one.
+    Nobody knows what there is to undo: no mark, and no "nothing to undo" for work that stands.
+    """
+    if not stage.rig.on_postgres:
+        pytest.skip("SQLite has one writer at a time, and the compensation is it")
+    step = step_of_age(3 * DAY)
+    assert (await stage.do(step)).code is OK
+    forgotten, deleted = datetime.now(UTC) - 2 * DAY, list[int]()
+
+    def purge_once_the_horizon_was_asked_for(*asked: object) -> None:
+        if deleted or "amends_barrier_horizon" not in str(asked[2]):
+            return
+        with stage.rig.outside.begin() as connection:
+            statements.move_horizon(connection, forgotten)
+        with stage.rig.outside.begin() as connection:
+            deleted.append(statements.delete_forgotten(connection, before=forgotten, limit=10))
+
+    event.listen(stage.rig.engine, "after_cursor_execute", purge_once_the_horizon_was_asked_for)
+    assert (await stage.undo(step)).code is ABORTED
+    assert deleted == [1]
+    assert (stage.rig.effects(), stage.rig.rows()) == (["s-old"], {})
 
 
 async def test_what_is_not_forgotten_is_known_however_old(stage: Stage) -> None:
