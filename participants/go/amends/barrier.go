@@ -153,13 +153,19 @@ func (barrier *Barrier) refuse(ctx context.Context, call *call, no *Rejected) (*
 		if err != nil || standing != nil {
 			return answerOf(standing, call, err)
 		}
-		_, err = tx.Exec(ctx, refuseSQL, step.Ledger, step.Key, codeNames[no.Code], no.Message, no.Reason)
+		_, err = tx.Exec(ctx, refuseSQL, step.Ledger, step.Key, codeNames[no.Code], storable(no.Message), storable(no.Reason))
 		return nil, err
 	})
 	if err != nil || standing != nil {
 		return standing, err
 	}
 	return nil, &Rejected{Code: no.Code, Reason: no.Reason, Message: no.Message, sealed: true}
+}
+
+// storable is a text without what PostgreSQL's TEXT does not take: what stands in a request may stand in a refusal, and a
+// clear no must stay one.
+func storable(text string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "?"), "?")
 }
 
 func (barrier *Barrier) compensation(

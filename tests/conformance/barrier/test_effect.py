@@ -78,6 +78,15 @@ async def test_a_refusal_is_recorded_and_repeated_sealed(rig: Rig, kind: str) ->
     assert rig.states() == {"action": "rejected", "compensation": "done"}
 
 
+async def test_a_refusal_with_a_text_that_no_database_holds_is_recorded(rig: Rig) -> None:
+    """S4: what the provider says may have any characters in it."""
+    rig.provider.before = [Rejected("no customer a\0b\udc80")]
+    async with rig.serving() as caller:
+        ended = [await caller.act(), await caller.act(amends_attempt="2")]
+    assert [str(each) for each in ended] == ["FAILED_PRECONDITION sealed"] * 2
+    assert rig.states() == {"action": "rejected"}
+
+
 async def test_a_refusal_after_an_attempt_that_nobody_knows_the_end_of_proves_nothing(rig: Rig) -> None:
     """S4: the earlier attempt may have had its effect, whatever a check of the handler's own says by now; so the
     refusal is not sealed, and the compensation still asks the provider.
