@@ -39,11 +39,12 @@ _INFO = "amends_outbox"
 class _Unwritten:
     """What one session has published and not committed yet."""
 
-    __slots__ = ("rows", "written")
+    __slots__ = ("ending", "rows", "written")
 
     def __init__(self) -> None:
         self.rows: list[tuple[Row, tuple[SessionTransaction, ...]]] = []
         self.written = False
+        self.ending: SessionTransaction | None = None  # the savepoint that was innermost when a commit began
 
 
 def add(session: Session, row: Row) -> None:
@@ -131,9 +132,18 @@ def _enclosing(session: Session) -> tuple[SessionTransaction, ...]:
 
 
 def _before_commit(session: Session) -> None:
-    if session.in_nested_transaction():
-        return
     unwritten = _of(session)
+    savepoint = session.get_nested_transaction()
+    if savepoint is not None:
+        # Twice for one savepoint: what is around it is being committed, and takes it along. Where that is the whole
+        # transaction nobody asks again, and the work would be committed without its events.
+        if unwritten.ending is savepoint and unwritten.rows:
+            raise OutboxUseError(
+                "a transaction with events is being committed while a savepoint in it is still open: end that first, "
+                "by commit() or rollback() of what begin_nested() returned, or by the end of its `with` block"
+            )
+        unwritten.ending = savepoint
+        return
     rows, unwritten.rows = [row for row, _ in unwritten.rows], []
     if rows:
         write(session, rows)
@@ -151,6 +161,7 @@ def _after_rollback(session: Session, ended: SessionTransaction) -> None:
 
 
 def _after_end(session: Session, ended: SessionTransaction) -> None:
+    unwritten = _of(session)
+    unwritten.ending = None
     if ended.parent is None:
-        unwritten = _of(session)
         unwritten.rows, unwritten.written = [], False

@@ -64,6 +64,31 @@ async def test_a_savepoint_takes_its_events_along(rig: Rig) -> None:
     assert rig.written() == [("a", "before"), ("a", "kept"), ("a", "after")]
 
 
+async def test_a_savepoint_that_was_left_open(rig: Rig) -> None:
+    """O1: a commit that takes an open savepoint along either writes the events or fails; it never leaves them out."""
+
+    def leave_open(session: Session | AsyncSession) -> None:
+        say(session, "a", "never")
+        plain = session.sync_session if isinstance(session, AsyncSession) else session
+        plain.begin_nested()
+
+    with pytest.raises(OutboxUseError, match="a savepoint in it is still open"):
+        await rig.run(leave_open)
+    assert rig.written() == []
+    with rig.sync_sessions() as session:
+        session.begin_nested()
+        say(session, "a", "from the innermost outwards")
+        session.commit()
+    with rig.sync_sessions.begin() as session:
+        for number in range(3):
+            with session.begin_nested():
+                say(session, "a", f"savepoint {number}")
+    assert [said for _, said in rig.written()] == [
+        "from the innermost outwards",
+        *(f"savepoint {number}" for number in range(3)),
+    ]
+
+
 async def test_a_session_that_is_used_again(rig: Rig) -> None:
     """O1: neither a commit nor a session closed in the middle leaves events to its next transaction."""
     async with rig.async_sessions() as session:
