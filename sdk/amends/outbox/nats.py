@@ -34,7 +34,7 @@ from nats.js.api import Header
 from amends.outbox.errors import PublishError, PublisherUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -75,8 +75,12 @@ class NatsPublisher:
     async def publish(self, event: Event) -> None:
         """See `Publisher`."""
         client = await self._connected()
+        headers = headers_of(event)
+        if self._stream is not None:
+            headers[Header.EXPECTED_STREAM] = self._stream
+        _check_size(event, headers, client.max_payload)
         publishing = client.jetstream().publish(
-            event.topic, event.payload, timeout=ACKNOWLEDGE_TIMEOUT_S, stream=self._stream, headers=headers_of(event)
+            event.topic, event.payload, timeout=ACKNOWLEDGE_TIMEOUT_S, headers=headers
         )
         try:
             await _while_connected(client, publishing)
@@ -87,10 +91,6 @@ class NatsPublisher:
             ) from None
         except (errors.ConnectionClosedError, errors.OutboundBufferLimitError, OSError) as problem:
             raise PublisherUnavailableError(LOST) from problem
-        except errors.MaxPayloadError as problem:
-            raise PublishError(
-                f"the event has {len(event.payload):,} bytes, more than the server takes (max_payload)"
-            ) from problem
         except errors.Error as problem:
             raise PublishError(f"NATS: {problem}") from problem
 
@@ -161,6 +161,22 @@ def headers_of(event: Event) -> dict[str, str]:
     if event.saga_id is not None and event.step is not None:
         headers |= {"amends-saga-id": event.saga_id, "amends-step": event.step}
     return headers
+
+
+def _check_size(event: Event, headers: Mapping[str, str], limit: int) -> None:
+    """See that the server takes as much: it counts the headers, the client does not, and for one event that is too
+    large the server drops the connection, which would look as if it were away for all of them.
+
+    Raises:
+        PublishError: it doesn't.
+    """
+    framing, framing_each = len("NATS/1.0\r\n\r\n"), len(": \r\n")
+    size = len(event.payload) + framing
+    size += sum(len(name.encode()) + len(text.encode()) + framing_each for name, text in headers.items())
+    if size > limit:
+        raise PublishError(
+            f"the event has {size:,} bytes with its headers, more than the server takes (max_payload, {limit:,})"
+        )
 
 
 def _connecting_to(servers: str | Sequence[str]) -> Connect:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 PAYLOAD_LIMIT_BYTES = 1_000_000
 """An event's largest payload. Common brokers take a mebibyte, headers included, unless they are told otherwise."""
 
+HEADERS_LIMIT_BYTES = 32_000
+"""The most that names and values of an event's own headers have together: with them, too, a broker takes it."""
+
 NAME_LIMIT = 255
 """The most characters of a topic and of a key."""
 
@@ -81,8 +84,9 @@ def publish(
             key, and no others.
         message: what to say: a protobuf message, or bytes with a `content_type`; at most `PAYLOAD_LIMIT_BYTES`.
         content_type: of bytes, for example "application/json".
-        headers: more to send with it; names of `a-z 0-9 . _ -`, values without control characters. Names that begin
-            with "amends-" or "nats-", and "traceparent" and "tracestate", are set by others.
+        headers: more to send with it, at most `HEADERS_LIMIT_BYTES` in all; names of `a-z 0-9 . _ -`, values without
+            control characters. Names that begin with "amends-" or "nats-", and "traceparent", "tracestate" and
+            "content-type", are set by others.
         session: the session whose transaction it belongs to, for work that is no step of a saga. In a handler it is
             left out: there it is the session of the `barrier.transaction` block, or the one in which a
             `barrier.effect` is written down as done.
@@ -141,6 +145,11 @@ def _headers(given: Mapping[str, str] | None) -> dict[str, str]:
                 "(amends-…, nats-…, traceparent, tracestate, content-type), a value has no control characters"
             )
         headers[name] = value
+    if (size := sum(len(name) + len(value.encode()) for name, value in headers.items())) > HEADERS_LIMIT_BYTES:
+        raise OutboxUseError(
+            f"the event's headers have {size:,} bytes, {HEADERS_LIMIT_BYTES:,} is the most: what is large belongs into "
+            "the message"
+        )
     return headers
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -119,8 +120,23 @@ async def test_nats_refuses_what_no_stream_takes(nats_broker: NatsBroker) -> Non
             await strict.publish(event(1))
     with pytest.raises(PublishError, match="more than the server takes"):
         await nats_broker.publisher.publish(replace(event(1), payload=bytes(2_000_000)))
+    with pytest.raises(PublishError, match="with its headers, more than the server takes") as refusal:
+        await nats_broker.publisher.publish(replace(event(1), payload=bytes(1_048_576 - 100)))
+    assert not isinstance(refusal.value, PublisherUnavailableError)
     await nats_broker.publisher.publish(event(2))
     assert await nats_broker.arrived() == [("orders.placed", b"2")]
+
+
+async def test_nats_takes_an_event_that_just_fits(nats_broker: NatsBroker) -> None:
+    """O4: what is counted before an event is sent is what the server counts, headers too: the largest arrives."""
+    limit = 1_048_576
+    with pytest.raises(PublishError, match="more than the server takes") as told:
+        await nats_broker.publisher.publish(replace(event(1), payload=bytes(limit)))
+    counted = re.search(r"has ([\d,]+) bytes", str(told.value))
+    assert counted is not None
+    just_fits = limit - (int(counted[1].replace(",", "")) - limit)
+    await nats_broker.publisher.publish(replace(event(2), payload=bytes(just_fits)))
+    assert len(await nats_broker.arrived()) == 1
 
 
 async def test_nats_that_never_was_there() -> None:

@@ -41,6 +41,7 @@ def say(session: Session, **changed: Any) -> str:  # Any: arguments of wrong typ
         ({"headers": {"nats-msg-id": "1"}}, "set by others"),
         ({"headers": {"traceparent": "1"}}, "set by others"),
         ({"headers": {"x": "a\r\nb"}}, "no control characters"),
+        ({"headers": {"x": "ä" * 16_000}}, "headers have 32,001 bytes, 32,000 is the most"),
     ],
 )
 def test_what_can_not_be_published(changed: dict[str, Any], told: str) -> None:
