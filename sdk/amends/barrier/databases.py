@@ -92,6 +92,10 @@ def entering() -> Generator[None]:
         if explained is None:
             raise
         raise explained from problem
+    except Exception as problem:
+        if not _is_drivers_own(problem):
+            raise
+        raise _unreachable(problem) from problem
 
 
 def _explained(problem: exc.DBAPIError) -> BaseException | None:
@@ -107,9 +111,20 @@ def _explained(problem: exc.DBAPIError) -> BaseException | None:
     if getattr(driver, "sqlite_errorcode", 0) & 0xFF == SQLITE_BUSY:
         return Unclear("another writer holds the database, and this call was not carried out: ask again")
     if problem.connection_invalidated or (isinstance(problem, exc.OperationalError) and _is_connecting(problem)):
-        log.warning("a call was sent away, because the database can't be reached: %s", problem)
-        return TryLater("the participant's database can't be reached")
+        return _unreachable(problem)
     return None
+
+
+def _unreachable(problem: Exception) -> TryLater:
+    log.warning("a call was sent away, because the database can't be reached: %r", problem)
+    return TryLater("the participant's database can't be reached")
+
+
+def _is_drivers_own(problem: Exception) -> bool:
+    """Whether a driver raised it as it connected: SQLAlchemy hands on as they are what asyncpg raises then, the
+    operating system's errors and the server's, and makes its own of all that come later.
+    """
+    return isinstance(problem, OSError) or hasattr(problem, "sqlstate")
 
 
 def _is_connecting(problem: exc.DBAPIError) -> bool:

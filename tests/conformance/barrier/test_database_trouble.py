@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import Generator
 from contextlib import closing, contextmanager
+from typing import NoReturn
 
 import grpc
 import pytest
@@ -116,6 +117,30 @@ async def test_a_connection_that_is_closed_before_the_commit(stage: Stage) -> No
     answers = [await stage.do(STEP) for _ in range(2)]  # the first may meet a connection that is gone
     assert answers[1].code is OK
     assert stage.rig.effects() == ["s-1"]
+
+
+class NotReadyError(Exception):
+    """As asyncpg raises it, which SQLAlchemy hands on as it is where it connects: the server is starting up."""
+
+    sqlstate = "57P03"
+
+
+@pytest.mark.parametrize("problem", [ConnectionRefusedError(111, "Connect call failed"), NotReadyError()], ids=repr)
+async def test_a_driver_that_connects_in_its_own_words(rig: Rig, problem: Exception) -> None:
+    """L1: an outage parks nothing, whatever the driver calls it: the call says that it did not begin."""
+
+    def connect() -> NoReturn:
+        raise problem
+
+    async def connect_on_loop() -> NoReturn:
+        raise problem
+
+    url = rig.outside.url.render_as_string(hide_password=False)
+    creator = {"creator": connect} if rig.plain else {"async_creator": connect_on_loop}
+    async with rig_at(url, plain=rig.plain, **creator) as gone, staged(gone) as stage:
+        answers = [await call(STEP) for call in (stage.do, stage.undo, stage.find)]
+    assert {answer.code for answer in answers} == {grpc.StatusCode.UNAVAILABLE}
+    assert {answer.trailers.get("amends-executed") for answer in answers} == {"no"}
 
 
 @pytest.mark.parametrize("call", ["do", "undo", "find"])
