@@ -19,6 +19,7 @@ _DIFFERS = (
     (re.compile(r"^ +\|0\b.*\|$", re.MULTILINE), "AXIS"),
     (re.compile(r" +┊ shortened$", re.MULTILINE), ""),
     (re.compile(r" *[█▓▒·┊][█▓▒·┊ ]*"), " "),
+    (re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ"), "INSTANT"),
     (re.compile(r"\+?\b[\d.]+ (ms|s)\b"), "TIME"),
     (re.compile(r"\bnode \S+"), "NODE"),
     (re.compile(r"\b127\.0\.0\.1:\d+\b"), "ADDRESS"),

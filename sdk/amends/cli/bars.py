@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from google.protobuf.timestamp_pb2 import Timestamp
 from rich.text import Text
 
 from amends.cli.axis import Axis, axis
-from amends.cli.formats import LONGEST_NAME, cut, duration
+from amends.cli.formats import LONGEST_NAME, cut, duration, instant
 from amends.cli.lanes import Kind, Lane, Mark, Span
 from amends.cli.show import BACKWARD, BAD, BUSY, OUTCOME_STYLES, QUIET
 from amends.cli.timeline import Change, Timeline
@@ -195,6 +196,7 @@ class _Pen:
             f"{self._glyphs.spans[kind]} {WORDS[kind]}" for kind in self._glyphs.spans if kind in kinds & set(WORDS)
         ]
         items += [f"{letter} {WORDS[mark]}" for mark, (letter, _) in LETTERS.items() if mark in marks]
+        items.append(f"0 at {instant(Timestamp(seconds=self._shown.begin // 1_000_000))}")
         if self._axis.cuts:
             items.append(f"{self._glyphs.cut} shortened")
         line = ""
@@ -207,7 +209,7 @@ class _Pen:
 
 
 def _name(lane: Lane) -> str:
-    return lane.step or "(saga)"
+    return cut(lane.step, LONGEST_NAME) or "(saga)"
 
 
 def _took(lane: Lane) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from google.protobuf.timestamp_pb2 import Timestamp
+
 from amends.cli.formats import enum_word, instant, micros
 from amends.v1.saga_pb2 import (
     DIRECTION_ACTION,
@@ -176,7 +178,8 @@ def _of_wait(intent: Intent, before: Attempt | None, end: int) -> Lane:
     since = _waiting_since(intent, before)
     waits = intent.state == Intent.STATE_PENDING and since is not None
     if intent.HasField("next_attempt_time"):
-        note = f"next {instant(intent.next_attempt_time).split(' ')[-1]}"
+        today = instant(Timestamp(seconds=end // 1_000_000)).partition(" ")[0]
+        note = f"next {instant(intent.next_attempt_time).removeprefix(f'{today} ')}"
     else:
         note = enum_word(Intent.State.DESCRIPTOR, intent.state).lower().replace("_", " ")
     return Lane(

@@ -20,12 +20,12 @@ class SagaPicture:
 
     Arguments:
         saga: with its rows.
-        most_lines: how many lines there is room for; where they are not enough the tree is left out, but for its head,
-            and then the oldest bars. None: as many as it takes.
+        lines_around: how many lines of the terminal are taken already. Where the rest is not enough the tree is left
+            out, but for its head, and then the oldest bars. None: as many lines as it takes.
     """
 
-    def __init__(self, saga: Saga, *, most_lines: int | None = None) -> None:
-        self._saga, self._most_lines = saga, most_lines
+    def __init__(self, saga: Saga, *, lines_around: int | None = None) -> None:
+        self._saga, self._lines_around = saga, lines_around
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         tree = saga_tree(self._saga)
@@ -33,7 +33,8 @@ class SagaPicture:
         if bars is None:
             yield tree
             return
-        room, lines = self._most_lines, bars.lines()
+        room = None if self._lines_around is None else console.height - self._lines_around
+        lines = bars.lines()
         if room is None or len(console.render_lines(tree, options, pad=False)) + 1 + len(lines) <= room:
             yield tree
             yield Text()

@@ -26,7 +26,7 @@ from amends.cli.formats import cut
 from amends.cli.payload_types import types_of
 from amends.cli.payloads import input_from_json, read_text, saga_json
 from amends.cli.picture import SagaPicture
-from amends.cli.show import console, saga_state, saga_tree
+from amends.cli.show import console, saga_state
 from amends.v1.saga_pb2 import Saga
 from amends.v1.saga_service_pb2 import (
     GetSagaDefinitionRequest,
@@ -78,7 +78,7 @@ def start(
 
     saga = asyncio.run(begin())
     if wait:
-        console().print(saga_tree(saga))
+        console().print(SagaPicture(saga))
         raise typer.Exit(int(saga.state != Saga.STATE_COMMITTED))
 
 

@@ -20,6 +20,8 @@ HINT = Text("Ctrl-C ends this", QUIET)
 LOST = "the coordinator doesn't answer; reconnecting ..."
 LINES_AROUND = 3
 """What a drawn list has above and below its sagas."""
+LINES_AROUND_A_SAGA = 1
+"""The hint."""
 
 
 class Screen:
@@ -68,7 +70,7 @@ class SagaScreen(Screen):
 
     def show(self, shown: Saga) -> None:
         """Show how it is now."""
-        self.draw(SagaPicture(shown, most_lines=self._output.height - 1), last=SagaPicture(shown))
+        self.draw(SagaPicture(shown, lines_around=LINES_AROUND_A_SAGA), last=SagaPicture(shown))
 
 
 class ListScreen(Screen):

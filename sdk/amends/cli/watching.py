@@ -73,10 +73,10 @@ async def _watch_one(address: str, saga_id: str) -> int:
 
 
 async def _print_each(address: str, saga_id: str) -> int:
-    last, types = Saga(), None
-    lost = Lines(console()).lost
-    async with sagas_at(address) as sagas, aclosing(changes_of(sagas, saga_id, lost)) as changes:
+    last, types, view = Saga(), None, Lines(console())
+    async with sagas_at(address) as sagas, aclosing(changes_of(sagas, saga_id, view.lost)) as changes:
         async for last in changes:
+            view.is_lost = False
             types = types or await types_at_hand(sagas, last)
             typer.echo(saga_json(last, types or DescriptorPool(), indent=None))
     return int(last.state != Saga.STATE_COMMITTED)

@@ -29,7 +29,7 @@ reserve   → #1  █                                                        9 m
 authorize → #1  o                                                        0 ms  not sent
 authorize → #2  ·····█████████████████████████████████████?            1.00 s  unknown
 authorize → #3                                             ·········█   12 ms  succeeded
-█ action  · waiting  ? unknown  o not sent
+█ action  · waiting  ? unknown  o not sent  0 at 2026-11-30 00:53:20Z
 """
 
 STUCK = """\
@@ -44,7 +44,7 @@ authorize ← !                   ┊         !╌╌╌╌╌╌╌╌╌   2.4
 reserve   ← #1                  ┊             ▓▓▓▓▓>   1.50 s  goes on
 reserve   ← #2                  ┊                              next 00:54:05Z
 █ action  ▓ compensation  · waiting  x rejected  ? unknown  > goes on
-! dead letter  ┊ shortened
+! dead letter  0 at 2026-11-30 00:53:20Z  ┊ shortened
 """
 
 KILLED = """\
@@ -55,7 +55,8 @@ pay     ? #1                 :           ~~~~~~                 30 ms  succeeded
 pay     < #1                 :                                         dropped
 reserve < #1                 :                   %%%%%%%%%%%%   60 ms  succeeded
 node          |01890a5d-ac96-1           |01890a5d-ac96-2
-= action  % compensation  ~ lookup  ? unknown  : shortened
+= action  % compensation  ~ lookup  ? unknown  0 at 2026-11-30 00:53:20Z
+: shortened
 """
 
 
@@ -147,6 +148,8 @@ def test_a_call_that_waits_before_its_first_attempt() -> None:
     lanes = drawn(with_calls(waits, parked), now_ms=1_000).lanes
     assert lanes[0].plain.endswith("·>  500 ms  pending")
     assert lanes[1].plain.split() == ["b", "→", "#1", "parked"]
+    waits.next_attempt_time.CopyFrom(at(2 * 86_400_000))
+    assert drawn(with_calls(waits), now_ms=1_000).lanes[0].plain.endswith("next 2026-12-02 00:53:20Z")
 
 
 def test_every_end_has_a_letter() -> None:
@@ -155,7 +158,7 @@ def test_every_end_has_a_letter() -> None:
     tries = [attempt(number, 100 * number, 50, "", outcome) for number, outcome in enumerate(outcomes, 1)]
     shown = drawn(with_calls(Intent(step="a", direction=DIRECTION_ACTION, attempts=tries)), now_ms=400)
     assert [re.findall(r"█([xow]) ", line.plain) for line in shown.lanes] == [["x"], ["o"], ["w"]]
-    assert "x rejected  o not sent  w wiring fault" in shown.foot[-1].plain
+    assert "x rejected  o not sent  w wiring fault" in shown.foot[0].plain
 
 
 def test_dead_letters_of_the_saga_and_closed_ones() -> None:
@@ -174,7 +177,9 @@ def test_long_names_are_shortened_and_hostile_ones_are_printed() -> None:
     saga = killed_saga()
     saga.intents[0].step = "reserve_the_seat_at_the_very_front_of_the_theatre"
     saga.intents[0].attempts[0].node = "\x1b[2J"
+    saga.intents[1].step = "\x1b[31mpay"
     text = plain(drawn(saga).lines())
+    assert "\\x1b[31mpay" in text
     assert "reserve_the_seat_at… → #1" in text
     assert "|\\x1b[2J" in text
 
