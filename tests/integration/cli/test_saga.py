@@ -87,7 +87,7 @@ def test_start_and_wait(api: SagaApi, runner: CliRunner, saga: Saga, exit_code: 
     )
     assert done.exit_code == exit_code, done.stderr
     assert api.waits_before_end == 0
-    assert "├── authorize" in done.stdout
+    assert "── authorize" in done.stdout
     assert "\nauthorize " in done.stdout
 
 
