@@ -35,6 +35,8 @@ Word = TypeVar("Word", bound=StrEnum)
 KEY = "idempotency-key"
 SAGA_ID = "amends-saga-id"
 ABORT_REASON_LIMIT_BYTES = 512
+LONGEST_DEADLINE_S = 7 * 24 * 3600.0
+"""gRPC's synchronous server has no word for "no deadline": it tells of one in some hundred billion years."""
 
 
 class Direction(StrEnum):
@@ -192,7 +194,8 @@ class StepContext:
 
     def time_remaining(self) -> float | None:
         """Seconds until the call's deadline, at least 0; None if it has none. Hand it on to what you call."""
-        return self.remaining()
+        remaining_s = self.remaining()
+        return None if remaining_s is not None and remaining_s > LONGEST_DEADLINE_S else remaining_s
 
     def abort_saga(self, reason: str) -> None:
         """Ask for the saga to be rolled back although this call succeeds; then return normally.

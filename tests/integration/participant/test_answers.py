@@ -70,7 +70,11 @@ async def serving_servicer(
 
 
 async def reserve(
-    channel: grpc.aio.Channel, metadata: tuple[tuple[str, str], ...], *, timeout_s: float = 10, sku: str = "sku-1"
+    channel: grpc.aio.Channel,
+    metadata: tuple[tuple[str, str], ...],
+    *,
+    timeout_s: float | None = 10,
+    sku: str = "sku-1",
 ) -> Answer:
     """Calls with bytes, as the coordinator does."""
     method: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(f"/{RESERVE}")

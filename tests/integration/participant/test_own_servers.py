@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import uuid
 from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -11,6 +12,8 @@ from contextlib import asynccontextmanager
 import grpc
 import pytest
 from google.protobuf import descriptor_pb2
+from sqlalchemy import StaticPool, create_engine
+from sqlalchemy.orm import sessionmaker
 
 from amends import (
     Announcer,
@@ -20,6 +23,7 @@ from amends import (
     StepInterceptor,
     SyncAnnouncer,
     SyncStepInterceptor,
+    barrier,
     current_step,
 )
 from shop.inventory.v1.inventory_pb2 import ReserveRequest, ReserveResponse
@@ -115,6 +119,34 @@ async def test_grpcs_own_ways_pass_through_a_synchronous_server() -> None:
     for behaviour in GRPCS_WAYS:
         async with own_sync_server(behaviour) as channel:
             assert await reserve(channel, as_step()) == Answer(ABORTED, "once more", {})
+
+
+async def test_a_call_without_a_deadline_is_a_step_like_others() -> None:
+    """S2: somebody calls by hand, with a coordinator's metadata. What waits for time to be over waits for no such time:
+    a copy for the first call's end, a barrier for its row.
+    """
+    begun, go_on = threading.Event(), threading.Event()
+    engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
+    barrier.TABLES.create_all(engine)
+
+    def behaviour(request: ReserveRequest, context: grpc.ServicerContext) -> ReserveResponse:
+        begun.set()
+        assert go_on.wait(10)
+        with barrier.transaction(sessionmaker(engine)):
+            return ReserveResponse(reservation_id=f"{current_step().time_remaining()}")
+
+    for serving in (own_sync_server(behaviour), own_aio_server(PlainInventory(behaviour))):
+        begun.clear()
+        go_on.clear()
+        async with serving as channel:
+            saga_id = str(uuid.uuid4())
+            first = asyncio.create_task(reserve(channel, as_step(saga_id), timeout_s=None))
+            await asyncio.to_thread(begun.wait, 10)
+            copy = asyncio.create_task(reserve(channel, as_step(saga_id), timeout_s=None))
+            go_on.set()
+            answers = list(await asyncio.gather(first, copy))
+        assert answers == [Answer(OK, "", {}, ReserveResponse(reservation_id="None").SerializeToString())] * 2
+    engine.dispose()
 
 
 EndThrough = Callable[[grpc.ServicerContext], None]
