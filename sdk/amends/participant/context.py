@@ -34,6 +34,7 @@ Word = TypeVar("Word", bound=StrEnum)
 
 KEY = "idempotency-key"
 SAGA_ID = "amends-saga-id"
+ATTEMPT = "amends-attempt"
 ABORT_REASON_LIMIT_BYTES = 512
 LONGEST_DEADLINE_S = 7 * 24 * 3600.0
 """gRPC's synchronous server has no word for "no deadline": it tells of one in some hundred billion years."""
@@ -226,7 +227,8 @@ def step_of(
         NotInStep: the metadata is incomplete or malformed.
     """
     values = {key: value for key, value in metadata if isinstance(value, str)}
-    if KEY not in values or SAGA_ID not in values:
+    # A call with all but the key is a coordinator's, and somebody on the way took the key out: it must not run without.
+    if SAGA_ID not in values or (KEY not in values and ATTEMPT not in values):
         return None
     try:
         return _read(values, time_remaining)
@@ -285,9 +287,9 @@ def leave(step: StepContext, token: Token[StepContext]) -> None:
 
 
 def _read(values: Mapping[str, str], time_remaining: Callable[[], float | None]) -> StepContext:
-    attempt = int(values["amends-attempt"])
+    attempt = int(values[ATTEMPT])
     if attempt < 1:
-        raise ValueError(f"amends-attempt is {attempt}, it counts from 1")
+        raise ValueError(f"{ATTEMPT} is {attempt}, it counts from 1")
     action_key, target = values.get("amends-action-key"), values.get("amends-action-target")
     step_time = values.get("amends-step-time")
     return StepContext(

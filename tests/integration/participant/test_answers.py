@@ -274,7 +274,7 @@ async def test_calls_that_no_coordinator_made_have_no_step() -> None:
         return ReserveResponse(reservation_id="r-1")
 
     async with serving(behaviour) as channel:
-        for metadata in ((), (("idempotency-key", "mine"),)):
+        for metadata in ((), (("idempotency-key", "mine"),), (("amends-saga-id", "for-the-log"),)):
             assert (await reserve(channel, metadata)).code is grpc.StatusCode.OK
             assert (await reserve(channel, metadata, sku="no")).code is grpc.StatusCode.FAILED_PRECONDITION
             answer = await reserve(channel, metadata, sku="step")
@@ -289,9 +289,14 @@ async def test_a_step_that_cannot_be_read_is_not_run(caplog: pytest.LogCaptureFi
         runs.append(request.sku)
         return ReserveResponse()
 
-    answer = await answer_of(behaviour, as_step(amends_attempt="first"))
-    assert (answer.code, runs) == (grpc.StatusCode.UNIMPLEMENTED, [])
-    assert "incomplete or malformed" in answer.text
+    without_key = tuple(pair for pair in as_step() if pair[0] != "idempotency-key")  # a proxy took it out
+    for metadata, problem in (
+        (as_step(amends_attempt="first"), "incomplete or malformed"),
+        (without_key, "idempotency-key is missing"),
+    ):
+        answer = await answer_of(behaviour, metadata)
+        assert (answer.code, runs) == (grpc.StatusCode.UNIMPLEMENTED, [])
+        assert problem in answer.text
     assert any("incomplete or malformed" in record.getMessage() for record in caplog.records)
 
 
