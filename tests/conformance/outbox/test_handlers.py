@@ -109,7 +109,9 @@ async def test_a_compensation_publishes_too(rig: Rig, stage: barred.Stage) -> No
 
 
 class Telling(barred.AsyncBarred):
-    """Its action is an effect outside of the database, of which it tells; the first time it breaks off after that."""
+    """Its action is an effect outside of the database, of which it tells; the first time it breaks off after that. So
+    does its lookup, which may be the one that hears of it.
+    """
 
     def __init__(self, sessions: async_sessionmaker[AsyncSession]) -> None:
         super().__init__(barred.Handlers(), sessions)
@@ -123,10 +125,18 @@ class Telling(barred.AsyncBarred):
                 raise self.breaks.pop()
             return pb.DoResponse(effect_id="1")
 
+    async def Find(self, request: pb.FindRequest, context: barred.AsyncContext) -> pb.DoResponse:
+        async with barrier.effect(self.sessions) as effect:
+            publish("payments", effect.action_key, StringValue(value="authorized"))
+            return pb.DoResponse(effect_id="1")
+
 
 @pytest.mark.parametrize("rig", ["sqlite-async", "postgresql-async"], indirect=True)
-async def test_an_effect_publishes_once_it_is_done(rig: Rig) -> None:
-    """O1: what a handler below `barrier.effect` publishes is written with its response: not before, and once."""
+@pytest.mark.parametrize("heard_of_by", ["action", "lookup"])
+async def test_an_effect_publishes_once_it_is_done(rig: Rig, heard_of_by: str) -> None:
+    """O1: what a handler below `barrier.effect` publishes is written with its response: not before, and once, whichever
+    call writes that down.
+    """
     barred.make_tables(rig.sync_engine)
     server = ParticipantServer("barred", coordinator=barred.NO_COORDINATOR, stop_grace_s=0)
     server.add(Telling(rig.async_sessions))
@@ -139,8 +149,11 @@ async def test_an_effect_publishes_once_it_is_done(rig: Rig) -> None:
         stage = barred.called(behind, channel)
         assert (await stage.do(step)).code is grpc.StatusCode.UNKNOWN
         assert rig.written() == []
+        if heard_of_by == "lookup":
+            assert (await stage.find(step)).effect_id == "1"
         for _ in range(2):
             assert (await stage.do(step)).effect_id == "1"
+        assert (await stage.find(step)).effect_id == "1"
     assert rig.written() == [("order-1/do/action", "authorized")]
     await rig.alter(*(delete(table) for table in barrier.TABLES.sorted_tables))
 
