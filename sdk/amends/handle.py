@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from google.protobuf.message import DecodeError, Message
+from google.protobuf.wrappers_pb2 import BytesValue
 
 from amends.descriptors import descriptor_of
 from amends.errors import OutputPurgedError, SagaCompensated, SagaCompensationFailed, UnreadableAnswerError
@@ -17,6 +18,8 @@ from amends.watching import watch_saga
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
     from datetime import timedelta
+
+    from google.protobuf.any_pb2 import Any as AnyMessage
 
     from amends.coordinator_calls import CoordinatorCalls
     from amends.saga import Saga
@@ -112,7 +115,7 @@ class SagaHandle(Generic[Out]):
             return cast("Out", None)  # the saga's second type is None then
         output = wanted()
         try:
-            if saga.output.Unpack(output):
+            if saga.output.Unpack(output) or _parse_bytes(saga.output, output):
                 return cast("Out", output)  # the class is the saga's second type
         except DecodeError as error:
             raise UnreadableAnswerError(f"{self._output_of(saga)} its bytes don't parse: {error}") from error
@@ -125,6 +128,15 @@ class SagaHandle(Generic[Out]):
         wanted = self._saga.output_type
         name = descriptor_of(wanted).full_name if wanted is not None else "nothing"
         return f"the output of saga {saga.saga_id!r} ({saga.definition_name}) should be a {name}, but"
+
+
+def _parse_bytes(payload: AnyMessage, output: Message) -> bool:
+    """Read an output that `GetSaga` or `WatchSaga` shows as bytes, as JSON has no words for it; whether this is one."""
+    raw = BytesValue()
+    if not (payload.type_url.endswith(f"/{output.DESCRIPTOR.full_name}/{payload.TypeName()}") and payload.Unpack(raw)):
+        return False
+    output.ParseFromString(raw.value)
+    return True
 
 
 async def abort_saga(calls: CoordinatorCalls, saga_id: str, reason: str) -> saga_pb2.Saga:

@@ -75,17 +75,21 @@ class TypeIndex:
 
     def file_of_extension(self, extendee: str, number: int) -> FileDescriptorProto | None:
         """The file that defines the extension of a message with this field number."""
+        extendee = extendee.lstrip(".")
         for source in self._sources:
-            name = source.extensions.get(extendee.lstrip("."), {}).get(number)
-            if name is not None:
-                return self.file(name)
+            name = source.extensions.get(extendee, {}).get(number)
+            found = None if name is None else self.file(name)
+            # As above: the file of this name may come from an earlier source that hasn't this extension.
+            if found is not None and any(
+                (each.extendee.lstrip("."), each.number) == (extendee, number) for each in _extensions(found)
+            ):
+                return found
         return None
 
     def extension_numbers(self, extendee: str) -> list[int]:
         """The field numbers of all extensions of a message that are known, in order; empty for a message without."""
-        return sorted(
-            {number for source in self._sources for number in source.extensions.get(extendee.lstrip("."), ())}
-        )
+        numbers = {number for source in self._sources for number in source.extensions.get(extendee.lstrip("."), ())}
+        return sorted(number for number in numbers if self.file_of_extension(extendee, number) is not None)
 
     def with_imports(self, file: FileDescriptorProto) -> list[FileDescriptorProto]:
         """A file and all that it imports, as far as they are known, each after its imports."""

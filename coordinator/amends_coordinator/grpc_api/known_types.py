@@ -11,16 +11,16 @@ import asyncio
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
 from amends_coordinator.definitions.compiled import parse_definition
 from amends_coordinator.definitions.descriptors import set_digest
 from amends_coordinator.definitions.errors import DescriptorError
 from amends_coordinator.definitions.type_index import FileIndex, TypeIndex
 
 if TYPE_CHECKING:
-    from google.protobuf.descriptor_pb2 import FileDescriptorSet
-
     from amends_coordinator.core.definition import StoredDefinition
-    from amends_coordinator.core.ids import DefinitionVersion, Instant
+    from amends_coordinator.core.ids import DefinitionVersion
     from amends_coordinator.engine.registry import Registry
     from amends_coordinator.ports.ledger import Ledger
 
@@ -45,7 +45,7 @@ class KnownTypes:
         self._own, self._registry, self._ledger, self._capacity = own, registry, ledger, capacity
         self._of_participants: dict[str, tuple[FileDescriptorSet, FileIndex]] = {}
         self._of_definitions: OrderedDict[str, FileIndex] = OrderedDict()
-        self._newest_read: tuple[Instant, str, DefinitionVersion] | None = None
+        self._read: set[tuple[str, DefinitionVersion]] = set()
         self._reading = asyncio.Lock()
 
     def at_hand(self) -> TypeIndex:
@@ -62,8 +62,11 @@ class KnownTypes:
             LedgerUnavailableError: they can't be read.
         """
         async with self._reading:
+            # One by one, and each is told as read only then: whoever asked may hang up in between.
             for stored in reversed(await self._unread()):
-                await asyncio.to_thread(self._keep, stored)
+                digest, index = await asyncio.to_thread(_indexed, stored)
+                self._keep(digest, index)
+                self._read.add((stored.name, stored.version))
         return self.at_hand()
 
     def _index_of(self, participant: str, schema: FileDescriptorSet) -> FileIndex:
@@ -71,37 +74,31 @@ class KnownTypes:
         return kept[1] if kept is not None and kept[0] is schema else FileIndex.of(schema)
 
     async def _unread(self) -> list[StoredDefinition]:
-        """The definitions that are newer than the newest that was read, at most as many as are kept; newest first."""
+        """The newest definitions that haven't been read, at most as many as are kept; newest first."""
         unread: list[StoredDefinition] = []
         before = None
+        # Once some have been read there is mostly nothing new, and a definition with its descriptors is no small thing.
+        limit = 1 if self._read else PIECE
         while len(unread) < self._capacity:
-            page = await self._ledger.list_definitions(limit=PIECE, before=before)
-            for stored in page.definitions:
-                if _position(stored) == self._newest_read:
-                    return self._read_up_to(unread)
-                unread.append(stored)
-            before = page.next
-            if before is None:
+            page = await self._ledger.list_definitions(limit=limit, before=before)
+            fresh = [stored for stored in page.definitions if (stored.name, stored.version) not in self._read]
+            unread += fresh
+            before, limit = page.next, PIECE
+            if before is None or not fresh:
                 break
-        return self._read_up_to(unread)
-
-    def _read_up_to(self, unread: list[StoredDefinition]) -> list[StoredDefinition]:
-        if unread:
-            self._newest_read = _position(unread[0])
         return unread
 
-    def _keep(self, stored: StoredDefinition) -> None:
-        try:
-            descriptors = parse_definition(stored).descriptors
-        except DescriptorError:  # whoever asks for the definition itself is told
-            return
-        digest = set_digest(descriptors)
-        if digest not in self._of_definitions:
-            self._of_definitions[digest] = FileIndex.of(descriptors)
+    def _keep(self, digest: str, index: FileIndex) -> None:
+        self._of_definitions.setdefault(digest, index)
         self._of_definitions.move_to_end(digest)
         if len(self._of_definitions) > self._capacity:
             self._of_definitions.popitem(last=False)
 
 
-def _position(stored: StoredDefinition) -> tuple[Instant, str, DefinitionVersion]:
-    return (stored.created_time, stored.name, stored.version)
+def _indexed(stored: StoredDefinition) -> tuple[str, FileIndex]:
+    """The types of a definition and their fingerprint. One that is damaged has none: who asks for it itself is told."""
+    try:
+        descriptors = parse_definition(stored).descriptors
+    except DescriptorError:
+        descriptors = FileDescriptorSet()
+    return set_digest(descriptors), FileIndex.of(descriptors)

@@ -19,6 +19,7 @@ from amends_coordinator.grpc_api.mapping import (
     saga_with_dead_letters,
 )
 from amends_coordinator.grpc_api.people import claimed_actor, person
+from amends_coordinator.grpc_api.unreadable_payloads import show_as_bytes
 from amends_coordinator.grpc_api.validation import REASON_LIMIT_BYTES, Checks, text_page_token, type_name
 from amends_coordinator.ports.repairs import LetterFilter
 
@@ -194,7 +195,8 @@ class OperatorService:
         return await self._message(stored)
 
     async def _message(self, stored: StoredSaga) -> saga_pb2.Saga:
-        return saga_with_dead_letters(stored, await self._definitions.of(stored))
+        definition = await self._definitions.of(stored)
+        return show_as_bytes(saga_with_dead_letters(stored, definition), definition)
 
 
 def _reasons(checks: Checks, numbers: Iterable[int]) -> frozenset[DeadLetterReason]:

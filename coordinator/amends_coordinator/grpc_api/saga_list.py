@@ -11,6 +11,7 @@ import structlog
 from amends.v1 import saga_service_pb2 as pb
 from amends_coordinator.core.ids import Instant
 from amends_coordinator.grpc_api.mapping import STATES_BY_NUMBER, saga_summary
+from amends_coordinator.grpc_api.unreadable_payloads import show_as_bytes
 from amends_coordinator.grpc_api.validation import NAME, VERSION, saga_page_token
 from amends_coordinator.ports.ledger import UnreadableDefinitionError
 from amends_coordinator.ports.listing import SagaFilter, Span
@@ -114,10 +115,11 @@ async def _summary(
     stored: StoredSaga, definitions: KnownDefinitions, steps_done: frozenset[StepName]
 ) -> saga_pb2.Saga | None:
     try:
-        return saga_summary(stored, await definitions.of(stored), steps_done=steps_done)
+        definition = await definitions.of(stored)
     except UnreadableDefinitionError as error:
         _log.error("saga left out of a list", saga_id=stored.saga.id, error=str(error))
         return None
+    return show_as_bytes(saga_summary(stored, definition, steps_done=steps_done), definition)
 
 
 def _states(checks: Checks, numbers: Iterable[int]) -> frozenset[SagaState]:

@@ -24,6 +24,7 @@ from amends_coordinator.grpc_api.people import claimed_actor, person
 from amends_coordinator.grpc_api.saga_list import saga_page, wanted
 from amends_coordinator.grpc_api.served_sagas import ServedSagas
 from amends_coordinator.grpc_api.trace_context import trace_context
+from amends_coordinator.grpc_api.unreadable_payloads import show_as_bytes
 from amends_coordinator.grpc_api.validation import (
     NAME,
     REASON_LIMIT_BYTES,
@@ -186,7 +187,8 @@ class SagaService:
         stored = await self._operating.abort(saga_id, person(context, who, reason))
         if stored is None:
             raise SagaNotFoundError(saga_id)
-        return pb.AbortSagaResponse(saga=saga_with_dead_letters(stored, await self._definitions.of(stored)))
+        definition = await self._definitions.of(stored)
+        return pb.AbortSagaResponse(saga=show_as_bytes(saga_with_dead_letters(stored, definition), definition))
 
     def _resolved(
         self, definition: saga_definition_pb2.SagaDefinition, announced: tuple[FileDescriptorSet, ...]

@@ -1,45 +1,172 @@
-"""Keeps one payload that doesn't parse from spoiling all that is shown beside it.
+"""Keeps one payload that can't be shown from spoiling all that is shown beside it.
 
-Payloads are parsed before they are stored, so only a row that somebody has damaged holds such bytes. Readers like
-grpcurl answer one of them with an error and print nothing at all; so it is shown as what it is: bytes of no type.
+Readers like grpcurl and `buf curl` turn a whole answer into JSON or fail: one payload that they can't turn into it, and
+they print nothing at all, neither the saga that a person looks for nor the ninety-nine others of a list. So such a
+payload is shown as what it is, bytes of no type. There are two kinds:
+
+* It doesn't parse as its type. Payloads are parsed before they are stored, so only a row that somebody has damaged
+  holds such bytes.
+* It parses, but says something that protobuf's JSON has no words for: a `Timestamp` with a billion nanoseconds, a
+  `Value` without a kind, an `Any` whose bytes don't parse as the type that it names. Any participant may answer so.
+
+Which type it should be stands before that of the bytes in the `@type`. An `Any` in a payload whose type isn't among the
+definition's is left as it is: grpcurl shows its bytes.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+import re
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.message import DecodeError
 from google.protobuf.wrappers_pb2 import BytesValue
 
 from amends_coordinator.definitions.classes import message_class
 from amends_coordinator.definitions.errors import DescriptorError
+from amends_coordinator.definitions.fields import is_map, is_repeated
 
 if TYPE_CHECKING:
-    from google.protobuf.any_pb2 import Any as AnyMessage
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from google.protobuf.descriptor import Descriptor
+    from google.protobuf.message import Message
 
     from amends.v1 import saga_pb2
     from amends_coordinator.definitions.compiled import CompiledDefinition
+    from amends_coordinator.definitions.schema import Schema
+
+ANY = AnyMessage.DESCRIPTOR.full_name
+_EARLIEST_S, _LATEST_S = -62_135_596_800, 253_402_300_799
+_LONGEST_S = 315_576_000_000
+_NANOS_PER_S = 1_000_000_000
+_REVERSIBLE_PATH = re.compile(r"(?:[^A-Z_]|_[a-z])*")
 
 
 def show_as_bytes(saga: saga_pb2.Saga, definition: CompiledDefinition) -> saga_pb2.Saga:
-    """The saga itself, in which every payload that doesn't parse as its type has become a `google.protobuf.BytesValue`.
+    """The saga itself, in which every payload that can't be shown has become a `google.protobuf.BytesValue`.
+
+    For answers that people look at. What programs wait for, the answers to starts and waits, is handed on as it is.
 
     Args:
-        saga: with its rows; it is changed.
+        saga: with its rows or without; it is changed.
         definition: knows the types.
     """
     payloads = [saga.input, saga.output]
     for intent in saga.intents:
         payloads += (intent.request, intent.response)
     for payload in payloads:
-        if payload.type_url and not _parses(payload, definition):
-            payload.Pack(BytesValue(value=payload.value))
+        if payload.type_url and not _can_be_shown(payload, definition.schema):
+            payload.Pack(BytesValue(value=payload.value), type_url_prefix=f"{payload.type_url}/")
     return saga
 
 
-def _parses(payload: AnyMessage, definition: CompiledDefinition) -> bool:
+def _can_be_shown(payload: AnyMessage, schema: Schema) -> bool:
     try:
-        message_class(definition.schema.message(payload.TypeName())).FromString(payload.value)
+        descriptor = schema.message(payload.TypeName())
+        message = message_class(descriptor).FromString(payload.value)
     except (DecodeError, DescriptorError):
         return False
+    return not _may_defy_json(descriptor, schema) or _fits_json(message, schema)
+
+
+_known_to_defy: WeakKeyDictionary[Schema, dict[str, bool]] = WeakKeyDictionary()
+"""Of types that were asked for; looking through one for the first time takes longer than a payload of most."""
+
+
+def _may_defy_json(descriptor: Descriptor, schema: Schema) -> bool:
+    """Whether a message of this type could parse and yet be none that JSON has words for; few types could."""
+    known = _known_to_defy.setdefault(schema, {})
+    if descriptor.full_name not in known:
+        known[descriptor.full_name] = any(map(_is_delicate, _with_inner_types(descriptor)))
+    return known[descriptor.full_name]
+
+
+def _with_inner_types(descriptor: Descriptor) -> Iterator[Descriptor]:
+    reached = {descriptor.full_name}
+    pending = [descriptor]
+    while pending:
+        current = pending.pop()
+        yield current
+        for field in current.fields:
+            if field.message_type is not None and field.message_type.full_name not in reached:
+                reached.add(field.message_type.full_name)
+                pending.append(field.message_type)
+
+
+def _is_delicate(descriptor: Descriptor) -> bool:
+    """A type that JSON has rules of its own for, or one of proto2, which has required fields and text that is none."""
+    if descriptor.full_name == ANY or descriptor.full_name in _RULES:
+        return True
+    return FileDescriptorProto.FromString(descriptor.file.serialized_pb).syntax != "proto3"
+
+
+def _fits_json(message: Message, schema: Schema) -> bool:
+    pending = [message]
+    while pending:
+        current = pending.pop()
+        rule = _RULES.get(current.DESCRIPTOR.full_name)
+        if not current.IsInitialized() or (rule is not None and not rule(current)):
+            return False
+        if current.DESCRIPTOR.full_name == ANY:
+            inner, parses = _unpacked(current, schema)
+            if not parses:
+                return False
+            pending += inner
+        for field, value in current.ListFields():
+            if field.type == FieldDescriptor.TYPE_STRING:
+                if not all(isinstance(text, str) for text in _values(field, value)):
+                    return False
+            elif field.message_type is not None:
+                pending += (inner for inner in _values(field, value) if hasattr(inner, "DESCRIPTOR"))
     return True
+
+
+def _values(field: FieldDescriptor, value: Any) -> Iterable[Any]:  # Any: fields hold values of every type
+    values: Iterable[Any] = (value,)
+    if is_repeated(field):
+        values = value.values() if is_map(field) else value
+    return values
+
+
+def _unpacked(packed: Any, schema: Schema) -> tuple[list[Message], bool]:  # Any: of the definition's own class
+    """What is in an `Any`, if its type is known here; and whether it parses as that."""
+    try:
+        descriptor = schema.message(packed.type_url.rpartition("/")[2])
+    except DescriptorError:
+        return [], True
+    try:
+        return [message_class(descriptor).FromString(packed.value)], True
+    except DecodeError:
+        return [], False
+
+
+# Any below: the messages are of the definition's own classes, which no stub describes.
+def _is_in_calendar(time: Any) -> bool:
+    return bool(_EARLIEST_S <= time.seconds <= _LATEST_S and 0 <= time.nanos < _NANOS_PER_S)
+
+
+def _is_duration(span: Any) -> bool:
+    in_range = abs(span.seconds) <= _LONGEST_S and abs(span.nanos) < _NANOS_PER_S
+    return bool(in_range and span.seconds * span.nanos >= 0)
+
+
+def _is_value(value: Any) -> bool:
+    return value.WhichOneof("kind") is not None and math.isfinite(value.number_value)
+
+
+def _is_mask(mask: Any) -> bool:
+    return all(map(_REVERSIBLE_PATH.fullmatch, mask.paths))
+
+
+_RULES: Mapping[str, Callable[[Any], bool]] = {
+    "google.protobuf.Timestamp": _is_in_calendar,
+    "google.protobuf.Duration": _is_duration,
+    "google.protobuf.Value": _is_value,
+    "google.protobuf.FieldMask": _is_mask,
+}
+"""Where a field's own type allows more than JSON does (protobuf's ProtoJSON page has the ranges)."""

@@ -110,6 +110,16 @@ def test_extensions_are_found_by_number() -> None:
     assert types.extension_numbers("scenario.v1.DoRequest") == []
 
 
+def test_an_extension_that_the_served_file_has_no_more_is_not_known() -> None:
+    """A reader that was sent a file without the extension that it had asked for failed on its whole answer."""
+    old = small("x.proto")
+    old.extension.add(name="more", number=100, extendee=".p.M", type=FieldDescriptorProto.TYPE_STRING, label=1)
+    assert index(old).file_of_extension("p.M", 100) is old
+    types = TypeIndex([FileIndex([small("x.proto")]), FileIndex([old])])
+    assert types.file_of_extension("p.M", 100) is None
+    assert types.extension_numbers("p.M") == []
+
+
 def test_every_field_gets_its_json_name() -> None:
     """Generated code leaves it out: our fields would be shown in another spelling than those of others."""
     file = small("j.proto", field="reservation_id")
