@@ -10,11 +10,13 @@ import ast
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
+from opentelemetry.metrics import CallbackT, Counter, Histogram, NoOpMeter, ObservableGauge
 from sqlalchemy import Table
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
@@ -29,6 +31,10 @@ from amends_coordinator.grpc_api.registry_service import RegistryService
 from amends_coordinator.grpc_api.saga_service import SagaService
 from amends_coordinator.grpc_api.services import PUBLIC_SERVICES
 from amends_coordinator.settings import PREFIX, Settings
+from amends_coordinator.system import SystemClock
+from amends_coordinator.telemetry import names
+from amends_coordinator.telemetry.gauges import Gauges
+from amends_coordinator.telemetry.metrics import Metrics
 from bank.saga import transfer
 from shop.saga import order
 
@@ -238,6 +244,66 @@ def go_statement(name: str) -> str:
     return code("sql", (GO_STATEMENTS / f"{name}.sql").read_text("utf-8"))
 
 
+def metrics() -> str:
+    """Every metric, as its instrument describes itself, with its name on the page for Prometheus."""
+    drawn = _Drawn("drawn")
+    Metrics(drawn, Gauges(SystemClock()))
+    labels = {name: ", ".join(f"`{label}`" for label in found) for name, found in names.LABELS.items()}
+    rows = [
+        (f"`{each.name}`", each.kind, labels.get(each.name, ""), f"`{each.shown_as}`", each.description)
+        for each in sorted(drawn.instruments, key=lambda each: each.name)
+    ]
+    return table(("metric", "kind", "labels", "for Prometheus", "what it says"), rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Instrument:
+    """One instrument, as it was made."""
+
+    name: str
+    kind: str
+    unit: str
+    description: str
+
+    @property
+    def shown_as(self) -> str:
+        """What OpenTelemetry's exporter for Prometheus makes of its name."""
+        words = [self.name.replace(".", "_"), *(["seconds"] if self.unit == "s" else [])]
+        return "_".join([*words, *(["total"] if self.kind == "counter" else [])])
+
+
+class _Drawn(NoOpMeter):
+    """Remembers the instruments that are made of it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.instruments: list[_Instrument] = []
+
+    def create_counter(self, name: str, unit: str = "", description: str = "") -> Counter:
+        """Remember a counter."""
+        self.instruments.append(_Instrument(name, "counter", unit, description))
+        return super().create_counter(name, unit, description)
+
+    def create_histogram(
+        self,
+        name: str,
+        unit: str = "",
+        description: str = "",
+        *,
+        explicit_bucket_boundaries_advisory: Sequence[float] | None = None,
+    ) -> Histogram:
+        """Remember a histogram."""
+        self.instruments.append(_Instrument(name, "histogram", unit, description))
+        return super().create_histogram(name, unit, description)
+
+    def create_observable_gauge(
+        self, name: str, callbacks: Sequence[CallbackT] | None = None, unit: str = "", description: str = ""
+    ) -> ObservableGauge:
+        """Remember a gauge."""
+        self.instruments.append(_Instrument(name, "gauge", unit, description))
+        return super().create_observable_gauge(name, callbacks, unit, description)
+
+
 def code(language: str, text: str) -> str:
     """A block of code."""
     return f"```{language}\n{text}```\n"
@@ -263,13 +329,14 @@ DRAWN: Mapping[str, Callable[[], str]] = {
     "barrier rules": barrier_rules,
     "barrier states": barrier_states,
     "barrier answers": barrier_answers,
+    "metrics": metrics,
     **{
         f"statement {name}": partial(go_statement, name)
         for name in ("bound_waits", "claim", "read", "finish", "refuse", "horizon", "forget", "purge")
     },
 }
 PAGES = tuple(
-    CHECKOUT / "docs" / name for name in ("api.md", "settings.md", "architecture.md", "barrier.md", "testing.md")
+    CHECKOUT / "docs" / f"{name}.md" for name in ("api", "settings", "architecture", "barrier", "testing", "telemetry")
 )
 
 

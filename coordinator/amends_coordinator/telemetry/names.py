@@ -6,6 +6,11 @@ The name of the attribute with the status code is still moving between its relea
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 # ---- fields ----------------------------------------------------------------------------------------------------------
 SAGA_ID = "saga_id"
 DEFINITION = "definition"
@@ -117,3 +122,18 @@ LABEL_REASON = "reason"
 LABEL_METHOD = "method"
 LABEL_DIRECTION = "direction"
 LABEL_PARTICIPANT = "participant"
+
+LABELS: Mapping[str, tuple[str, ...]] = {
+    METRIC_STARTED: (LABEL_DEFINITION,),
+    METRIC_ENDED: (LABEL_DEFINITION, LABEL_OUTCOME),
+    METRIC_UNPROVEN: (LABEL_DEFINITION,),
+    METRIC_RUNNING: (LABEL_STATE,),
+    METRIC_DURATION: (LABEL_DEFINITION, LABEL_OUTCOME),
+    METRIC_COMPENSATION_DURATION: (LABEL_DEFINITION,),
+    METRIC_DEAD_LETTER_OPENED: (LABEL_REASON,),
+    METRIC_CALL_DURATION: (LABEL_METHOD, LABEL_DIRECTION, LABEL_OUTCOME),
+    METRIC_API_ERRORS: (LABEL_METHOD, LABEL_REASON),
+    METRIC_IN_FLIGHT: (LABEL_PARTICIPANT,),
+    METRIC_QUEUE: (LABEL_PARTICIPANT,),
+}
+"""The labels of each metric that has some."""
