@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 
 from google.protobuf.timestamp_pb2 import Timestamp
 from rich.text import Text
@@ -136,8 +138,8 @@ class _Pen:
         line = Text().append(step.ljust(self._step), "bold")
         line.append(f" {self._glyphs.arrows.get(lane.kind, ' ')} ", SPAN_STYLES[lane.kind])
         line.append(f"{lane.number.ljust(self._number)}  ")
-        for glyph, style in self._cells(lane.spans):
-            line.append(glyph, style)
+        for style, cells in groupby(self._cells(lane.spans), key=itemgetter(1)):
+            line.append("".join(glyph for glyph, _ in cells), style)
         line.append(f"  {_took(lane).rjust(self._took)}  ")
         return line.append(cut(lane.note, LONGEST_NAME), _note_style(lane))
 

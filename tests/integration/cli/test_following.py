@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -14,22 +16,28 @@ import sys
 import termios
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from amends import SagaClient
 from amends.cli.app import app
 from amends.v1.saga_pb2 import Saga
+from scenario.v1.scenario_pb2 import ScenarioInput
 from shop.orders.v1.orders_pb2 import PlaceOrder
 from tests.integration.cli.api import SagaApi
+from tests.integration.cli.test_dev import dev, participant, script
 from tests.integration.cli.test_watching import changes
+from tests.scenarios.sagas import steps
 from tests.unit.cli.sagas import committed_saga, stuck_saga
 
 AMENDS = [sys.executable, "-c", "import sys; from amends.cli import main; sys.exit(main())"]
 BOUND_S = 60.0
 ROWS, COLUMNS = 12, 100
 CLEARED_LINE = "\x1b[2K"
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Terminal:
@@ -106,7 +114,7 @@ def test_a_terminal_is_drawn_anew_until_ctrl_c(api: SagaApi) -> None:
     assert "lines above" in drawn
     assert "├──" not in drawn
     assert "├──" in last
-    assert "\x1b[33m▓" in last
+    assert "\x1b[33m▓▓" in last
     assert "Ctrl-C" not in last
 
 
@@ -146,3 +154,25 @@ def test_a_script_gets_a_line_of_json_for_each_change(
     assert [each["writeCount"] for each in shown] == ["1", "2", "3"]
     assert shown[-1]["input"] == {"@type": "type.googleapis.com/shop.orders.v1.PlaceOrder", "sku": "teapot"}
     assert (done.exit_code, done.stderr) == (code, "the coordinator doesn't answer; reconnecting ...\n" * 2)
+
+
+async def test_it_is_followed_over_a_restart_of_the_coordinator(tmp_path: Path) -> None:
+    """F05, L1: killed and started again, the saga goes on, and so does the drawing; at the end it names both nodes."""
+    script(tmp_path, "{}")
+    with ExitStack() as coordinators:
+        first = coordinators.enter_context(dev(tmp_path, "--keep"))
+        address = await first.address()
+        again = ("--keep", "--port", address.rpartition(":")[2])
+        async with SagaClient(address) as client:
+            await client.start(steps("hold"), ScenarioInput(), saga_id="f-1")
+            with terminal("saga", "get", "f-1", "--follow", "--coordinator", address) as shown:
+                await asyncio.to_thread(shown.shows, "Ctrl-C ends this")
+                first.process.kill()
+                await asyncio.to_thread(shown.shows, "reconnecting ...")
+                await coordinators.enter_context(dev(tmp_path, *again)).address()
+                async with participant(tmp_path, address):
+                    assert await asyncio.to_thread(shown.ended) == 0
+    last = COLOUR.sub("", shown.text.rpartition(CLEARED_LINE)[2])
+    assert "  COMMITTED  in " in last
+    assert len(set(re.findall(r"  node (\S+)", last))) == 2
+    assert "\nnode   " in last

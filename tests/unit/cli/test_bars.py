@@ -104,8 +104,8 @@ def test_direction_and_outcome_have_colours() -> None:
     styles = [{line.plain[span.start : span.end]: span.style for span in line.spans} for line in lanes]
     assert (styles[0]["x"], styles[0]["rejected"], styles[0][" → "]) == ("bold red", "bold red", "cyan")
     assert (styles[1]["?"], styles[1][" ← "]) == ("yellow", "yellow")
-    assert styles[6]["!"] == styles[6]["open BUDGET_SPENT"] == "bold red"
-    assert (styles[7]["▓"], styles[7][">"]) == ("yellow", "cyan")
+    assert styles[6]["!╌╌╌╌╌╌╌╌╌"] == styles[6]["open BUDGET_SPENT"] == "bold red"
+    assert (styles[7]["▓▓▓▓▓"], styles[7][">"]) == ("yellow", "cyan")
     assert drawn(killed_saga()).lanes[2].plain.count("▒") == 6
 
 
