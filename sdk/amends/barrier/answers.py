@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from amends.barrier.rules import Do
+from amends.barrier.rules import Do, Found
 from amends.participant import wire
 from amends.participant.context import Direction, cut_utf8
 from amends.participant.guards import Answer
@@ -36,6 +36,8 @@ def verdict_of(entered: Entered, call: GuardedCall) -> Verdict | None:
             return wire.rejected(refusal_of(entered.row), participant=call.served.participant)
         case Do.REFUSE_LATE | Do.ABSENT | Do.ABSENT_SO_FAR:
             return wire.rejected(_ABSENT[entered.do](call), participant=call.served.participant)
+        case Do.RESUME if entered.row is not None and _is_looked_up(entered.row, call):
+            return _of_an_undone(entered.row, call)
         case Do.RESUME:
             return wire.key_in_use(_begun(call))
         case Do.WAIT:
@@ -43,6 +45,21 @@ def verdict_of(entered: Entered, call: GuardedCall) -> Verdict | None:
                 f"a copy of this call is running (key {call.step.key} of ledger {call.step.ledger!r}), and this one "
                 "was not carried out: ask again when it has ended"
             )
+
+
+def _is_looked_up(row: Row, call: GuardedCall) -> bool:
+    """Whether a lookup found an action whose compensation has begun."""
+    return call.step.direction is Direction.LOOKUP and row.state is Found.UNDONE
+
+
+def _of_an_undone(action: Row, call: GuardedCall) -> Verdict:
+    """What had become of it by then, where that was told."""
+    if action.response is not None:
+        return Answer(response=action.response, abort_reason=action.abort_reason)
+    return wire.key_in_use(
+        f"the compensation of step {call.step.step} of saga {call.step.saga_id} has begun, and what had become of the "
+        "action by then was never told"
+    )
 
 
 def refusal_of(row: Row) -> Rejected:

@@ -185,18 +185,9 @@ class EffectCourse:
         if entered.do is not Do.RESUME or entered.row is None:
             return self._decide(entered)
         if entered.row.state is Found.UNDONE:
-            self.verdict = self._of_an_undone(entered.row)
-            return False
+            return self._decide(entered)
         self.started_before, self.action = True, EffectState.STARTED
         return False
-
-    def _of_an_undone(self, action: Row) -> Verdict:
-        if action.response is not None:
-            return Answer(response=action.response, abort_reason=action.abort_reason)
-        return wire.key_in_use(
-            f"the compensation of step {self.call.step.step} of saga {self.call.step.saga_id} has begun, and what had "
-            "become of the action by then was never told"
-        )
 
     def _decide(self, entered: Entered) -> bool:
         self.verdict = verdict_of(entered, self.call)

@@ -15,7 +15,13 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from amends import Rejected, TryLater, barrier
 from amends.barrier import BarrierUseError, EffectState
-from shop.payments.v1.payments_pb2 import AuthorizeRequest, AuthorizeResponse, VoidRequest, VoidResponse
+from shop.payments.v1.payments_pb2 import (
+    AuthorizeRequest,
+    AuthorizeResponse,
+    FindAuthorizationRequest,
+    VoidRequest,
+    VoidResponse,
+)
 from tests.conformance.barrier.effects import AsyncPayments, Context, Rig, with_driver
 
 MADE = AuthorizeResponse(authorization_id="auth-1")
@@ -205,6 +211,9 @@ class Mixed(AsyncPayments):
         async with barrier.effect(self.sessions) as effect:
             return self.provider.void(effect)
 
+    async def FindAuthorization(self, request: FindAuthorizationRequest, context: Context) -> AuthorizeResponse:
+        return await barrier.lookup(self.sessions, AuthorizeResponse)
+
 
 async def test_a_transaction_that_is_undone_by_an_effect(rig: Rig) -> None:
     """S4: both keep their rows in one table, by the same rules."""
@@ -214,6 +223,7 @@ async def test_a_transaction_that_is_undone_by_an_effect(rig: Rig) -> None:
             assert (await caller.act()).response == MADE
             assert [str(await caller.undo()) for _ in range(2)] == ["OK"] * 2
             assert str(await caller.act()) == "FAILED_PRECONDITION sealed"
+            assert (await caller.look_up()).response == MADE  # it was done, whatever became of it later
     (told,) = rig.provider.told
     assert (told.action, told.action_response) == (EffectState.DONE, MADE)
 
