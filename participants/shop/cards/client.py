@@ -78,7 +78,7 @@ class CardClient:
         """Set money aside on a customer's card; answers the authorisation's id.
 
         Raises:
-            CardRefusedError: "card_declined", or "key_sealed" where the key was voided before.
+            CardRefusedError: "card_declined", "amount_invalid", or "key_sealed" where the key was voided before.
             CardsUnknownError: it may have been done.
         """
         fields: Fields = {

@@ -101,6 +101,8 @@ class CardProvider:
 
     def _authorize(self, connection: Connection, fields: Fields, key: str) -> Reply:
         minor_units = _number(fields, "minor_units")
+        if minor_units < 1:
+            raise RefusedError(402, "amount_invalid", f"{minor_units} is no amount that could be set aside")
         if minor_units > self._card_limit:
             raise RefusedError(402, "card_declined", "card declined: the amount is over the card's limit")
         authorization_id = new_id("auth")
