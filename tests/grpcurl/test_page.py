@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.grpcurl.reader import PAGE, Typed, comparable, not_printed, reader, typed
+from tests.grpcurl.tool import prints_as_the_page
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,6 +20,8 @@ PAGE_BOUND_S = 300
 @pytest.mark.timeout(2 * PAGE_BOUND_S)
 def test_the_page_prints_what_it_shows(grpcurl: Path, tmp_path: Path) -> None:
     """A saga is as easy to look at as a web page: found, watched, aborted, repaired, readable when all have gone."""
+    if not prints_as_the_page(grpcurl):
+        pytest.skip(f"docs/grpcurl.md was not tested: {grpcurl} is older than 1.9")
     printed: list[tuple[Typed, str]] = []
     with reader(tmp_path, grpcurl) as person:
         for command in typed(PAGE.read_text("utf-8")):

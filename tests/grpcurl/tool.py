@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -34,6 +35,12 @@ def find_grpcurl(*, asked_for: bool) -> Path:
             f"{NOT_TESTED}: there is no grpcurl; `make grpcurl` builds one where Go is, AMENDS_GRPCURL names one"
         )
     return BUILT
+
+
+def prints_as_the_page(grpcurl: Path) -> bool:
+    """Whether it is one of 1.9: those before it lay out what is in an `Any` in another way."""
+    said = subprocess.run([grpcurl, "-version"], check=True, capture_output=True, text=True)
+    return re.search(r"\bv?1\.[0-8]\.", said.stdout + said.stderr) is None
 
 
 def _build() -> None:

@@ -43,7 +43,8 @@ class DescriptorConflictError(RegistryError):
     """Another participant announces a file, type or service of the same name with other content. Rename one of them."""
 
     def __init__(self, contradictions: list[str]) -> None:
-        super().__init__("; ".join(contradictions))
+        found = "; ".join(contradictions)
+        super().__init__(f"{found}; announce the same file as that one, or rename the package of yours")
         self.contradictions = tuple(contradictions)
 
 

@@ -163,10 +163,7 @@ class Announcing:
 
     def _refused(self, refusal: grpc.aio.AioRpcError) -> None:
         if error_reason(refusal) == "DESCRIPTOR_CONFLICT":
-            raise DescriptorConflictError(
-                f"{self._name} can't take part: {refusal.details()}; another participant announces the same name with "
-                "other content: rename the package of one of them, or give both the same file"
-            )
+            raise DescriptorConflictError(f"{self._name} can't take part: {refusal.details()}")
         if self._last_answer is not refusal.code():
             log.warning(
                 "%s is not announced to %s: %s %s; %strying until it is",

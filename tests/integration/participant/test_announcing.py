@@ -14,7 +14,11 @@ from tests.integration.participant.calls import SERVICE, Inventory
 from tests.integration.participant.registry import Registry, serving_registry
 from tests.waiting import eventually
 
-CONFLICT = (grpc.StatusCode.FAILED_PRECONDITION, "shop.inventory.v1.ReserveRequest differs", "DESCRIPTOR_CONFLICT")
+CONFLICT = (
+    grpc.StatusCode.FAILED_PRECONDITION,
+    "shop.inventory.v1.ReserveRequest differs; rename the package of yours",
+    "DESCRIPTOR_CONFLICT",
+)
 
 
 def inventory(registry_port: int, *, capacity: int = 0, advertise: str | None = None) -> ParticipantServer:
