@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     import grpc
     from google.protobuf.message import Message
-    from sqlalchemy.ext.asyncio import AsyncSession
+    from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 
     from hosting.database import Database
     from hosting.serving import Service
@@ -68,6 +68,24 @@ class EffectBeforeGuard(Inventory):
             await _take_from_shelf(session, request)
         async with barrier.transaction(self._sessions) as guarded:
             return await _write_down(guarded, request)
+
+
+class RemembersByHeart(Inventory):
+    """Knows which keys it has answered, but only as long as its process lives."""
+
+    def __init__(self, sessions: async_sessionmaker[AsyncSession]) -> None:
+        super().__init__(sessions)
+        self._answered: dict[str, ReserveResponse] = {}
+
+    async def Reserve(
+        self, request: ReserveRequest, context: Context[ReserveRequest, ReserveResponse]
+    ) -> ReserveResponse:
+        key = current_step().key
+        if key not in self._answered:
+            async with self._sessions.begin() as session:
+                await _take_from_shelf(session, request)
+                self._answered[key] = await _write_down(session, request)
+        return self._answered[key]
 
 
 class ForgetsWhatNeverCame(Inventory):
@@ -127,6 +145,15 @@ class WithoutBarrierWorld(ShopWorld):
     def servicer(self, name: str, service: Service, database: Database) -> object:
         """See `ShopWorld`."""
         planted = WithoutBarrier(database.sessions)
+        return planted if name == "inventory" else super().servicer(name, service, database)
+
+
+class RemembersByHeartWorld(ShopWorld):
+    """The shop with a reserve that keeps its keys in memory."""
+
+    def servicer(self, name: str, service: Service, database: Database) -> object:
+        """See `ShopWorld`."""
+        planted = RemembersByHeart(database.sessions)
         return planted if name == "inventory" else super().servicer(name, service, database)
 
 

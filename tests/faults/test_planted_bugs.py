@@ -14,11 +14,13 @@ from tests.faults.planted import (
     ForgetsWhatNeverCameWorld,
     MayRefuseToCaptureWorld,
     RefundsEachTimeWorld,
+    RemembersByHeartWorld,
     WithoutBarrierWorld,
 )
 from tests.faults.shop_world import TEAPOT
 
 WITHOUT_BARRIER = FaultMatrix(order, input=TEAPOT, world=WithoutBarrierWorld)
+REMEMBERS_BY_HEART = FaultMatrix(order, input=TEAPOT, world=RemembersByHeartWorld)
 REFUNDS_EACH_TIME = FaultMatrix(transfer, input=RENT, world=RefundsEachTimeWorld)
 FORGETS_WHAT_NEVER_CAME = FaultMatrix(order, input=TEAPOT, world=ForgetsWhatNeverCameWorld)
 MAY_REFUSE_TO_CAPTURE = FaultMatrix(order, input=TEAPOT, world=MayRefuseToCaptureWorld)
@@ -35,6 +37,22 @@ EFFECT_BEFORE_GUARD = FaultMatrix(order, input=TEAPOT, world=EffectBeforeGuardWo
             "the work is done, and the first reply is lost",
             "2 of reservation stand",
             id="no-barrier",
+        ),
+        pytest.param(
+            REMEMBERS_BY_HEART,
+            "order/reserve/action/participant-dies-before-reply",
+            "reserve, action",
+            "the participant's process dies before it replies",
+            "2 of reservation stand",
+            id="keys-in-memory",
+        ),
+        pytest.param(
+            REMEMBERS_BY_HEART,
+            "order/reserve/action/duplicate-later",
+            "reserve, action",
+            "a copy of the request arrives after the saga's end",
+            "2 of reservation stand",
+            id="keys-in-memory-later",
         ),
         pytest.param(
             REFUNDS_EACH_TIME,

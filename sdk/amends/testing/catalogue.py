@@ -82,7 +82,12 @@ DIES = FaultKind(
     "the participant's process dies when its handler has returned, before that is committed",
     _one(faults.DiesBeforeCommit),
 )
-TRANSIENT = (*LOST, *COPIED, DOWN, *KILLED, DIES)
+DIES_BEFORE_REPLY = FaultKind(
+    "participant-dies-before-reply",
+    "the work is done, and the participant's process dies before it replies; what it had in memory is gone",
+    _one(faults.DiesBeforeReply),
+)
+TRANSIENT = (*LOST, *COPIED, DOWN, *KILLED, DIES, DIES_BEFORE_REPLY)
 """What every call must survive as if nothing had been."""
 
 UNSETTLED = (

@@ -51,6 +51,10 @@ class Scene(Protocol):
         """The same, as soon as whoever calls this has gone on."""
         ...
 
+    def restart(self, participant: str) -> None:
+        """End a participant's process and begin another one: what it had in memory is gone."""
+        ...
+
     def keep(self, send: Send) -> None:
         """Keep a request on its way until after the saga's end."""
         ...
@@ -171,6 +175,15 @@ class ReplyLost(_AtCalls):
     async def strike(self, scene: Scene, site: CallSite, send: Send) -> Answer:
         await send()
         return answers.lost("the connection broke before the reply arrived")
+
+
+class DiesBeforeReply(_AtCalls):
+    """The participant does its work, for good, and its process dies before it has replied."""
+
+    async def strike(self, scene: Scene, site: CallSite, send: Send) -> Answer:
+        await send()
+        scene.restart(site.participant)
+        return answers.lost("the participant's process died before its reply had left")
 
 
 class ReplyLate(_AtCalls):

@@ -95,6 +95,16 @@ class CoordinatorKilled:
 
 
 @dataclass(frozen=True, slots=True)
+class ParticipantRestarted:
+    """A process of a participant is gone, and another one is there."""
+
+    participant: str
+
+    def __str__(self) -> str:
+        return f"start   {self.participant}, anew"
+
+
+@dataclass(frozen=True, slots=True)
 class CoordinatorFailed:
     """A fault of the coordinator itself, which is never to happen. No `saga_id`: it is gone, and no other one comes."""
 
@@ -125,6 +135,7 @@ Happening: TypeAlias = (
     | CoordinatorStarted
     | CoordinatorKilled
     | CoordinatorFailed
+    | ParticipantRestarted
     | Noted
 )
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     import grpc
 
+    from amends.participant.services import ServedService
+
 
 THREADS = 8
 """How many plain handlers of one participant run at once."""
@@ -45,7 +47,7 @@ class Participant:
         interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
     ) -> None:
         self.name = name
-        self._services = [service for servicer in servicers for service in read_servicer(servicer)]
+        self._services = _services_of(servicers)
         self._threads = HandlerThreads(THREADS)
         self._process = self._begin_process()
         stand_before = (Discretion(name), *interceptors) if interceptors else ()
@@ -60,9 +62,15 @@ class Participant:
             channel=self._server.channel(),
         )
 
-    def die(self) -> None:
-        """All that its process was doing ends, and what it had in memory is gone."""
+    def die(self, servicers: Sequence[object] | None = None) -> None:
+        """All that its process was doing ends.
+
+        Args:
+            servicers: of the process that follows; what the old ones had in memory is gone. None: the same ones.
+        """
         self._server.cancel_all()
+        if servicers is not None:
+            self._services = _services_of(servicers)
         self._process = self._begin_process()
 
     def close(self) -> None:
@@ -76,3 +84,7 @@ class Participant:
 
     def _serve(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
         return self._process.service(details)
+
+
+def _services_of(servicers: Sequence[object]) -> list[ServedService]:
+    return [service for servicer in servicers for service in read_servicer(servicer)]

@@ -2,7 +2,8 @@
 
 The author's world is made, a coordinator drives the saga in it, and what the case is about goes wrong. When the saga
 waits for a person, nothing goes wrong any more, and an operator retries whatever is open. When it has ended, what was
-held back arrives, some time passes, and then the world must be consistent:
+held back arrives, at participants whose processes have begun anew; some time passes, and then the world must be
+consistent:
 
 * the saga has ended, in a state that this fault may lead to, and every dead letter could be settled by a retry;
 * the coordinator kept its promises, and nothing about the end has changed since;
@@ -87,6 +88,10 @@ class Stage(Protocol):
         """End the coordinator as SIGKILL would; another one takes over by itself."""
         ...
 
+    def restart(self, participant: str | None = None) -> None:
+        """End a participant's process, or those of all, and begin new ones, which have nothing in memory."""
+        ...
+
     def timeline(self) -> str:
         """What has happened so far."""
         ...
@@ -144,6 +149,10 @@ class Play:
     def abort_soon(self) -> None:
         """See `faults.Scene`."""
         self._in_task(self._abort())
+
+    def restart(self, participant: str) -> None:
+        """See `faults.Scene`."""
+        self._stage.restart(participant)
 
     def keep(self, send: Send) -> None:
         """See `faults.Scene`."""
@@ -244,6 +253,8 @@ class Play:
         """What was held back arrives, time passes, and nothing about the end may change."""
         self.script.lift()
         calls = len(self.script.calls)
+        if self._kept:
+            self._stage.restart()  # who knows an old key only by heart has forgotten it by now
         await self.arrive()
         await asyncio.sleep(self._pace.rest_s)
         now = await self._stage.client.get(SAGA_ID)

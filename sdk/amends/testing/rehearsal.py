@@ -35,6 +35,7 @@ from amends.testing.journal import (
     Happening,
     Journal,
     Noted,
+    ParticipantRestarted,
 )
 from amends.testing.participants import Participant
 from amends.testing.rehearsed_client import RehearsedClient
@@ -47,7 +48,7 @@ from amends.v1.operator_service_pb2_grpc import OperatorServiceStub
 from amends_coordinator.bootstrap import Instant, MemoryStore, RehearsedClock, RehearsedCoordinator, RehearsedIds
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -102,6 +103,8 @@ class Rehearsal:
 
     Args:
         participants: the author's servicers, by the name of the participant that serves them.
+        restarted: makes them anew when a participant's process died, as its start does; what the old ones had in memory
+            is gone then. None: the same ones go on.
         fault: what goes wrong; None: nothing.
         interceptors: the author's own gRPC interceptors, by the name of the participant before which they stand.
         settings: of the coordinator's engine, over its defaults, for example `{"abort_grace_s": 1}`.
@@ -115,6 +118,7 @@ class Rehearsal:
         self,
         participants: Mapping[str, Sequence[object]],
         *,
+        restarted: Callable[[], Mapping[str, Sequence[object]]] | None = None,
         fault: Fault | None = None,
         interceptors: Mapping[str, Sequence[grpc.aio.ServerInterceptor]] | None = None,
         settings: Mapping[str, float] | None = None,
@@ -130,6 +134,7 @@ class Rehearsal:
             name: Participant(name, servicers, begin=loop.turn, interceptors=before.get(name, ()))
             for name, servicers in participants.items()
         }
+        self._restarted = restarted
         self._store = MemoryStore()
         self._journal = Journal()
         begin = Instant((BEGIN - _EPOCH) // _MICROSECOND)
@@ -254,6 +259,17 @@ class Rehearsal:
         self._replacing = asyncio.create_task(self._replace(killed, restart_after), name="replace coordinator")
         self._replacing.add_done_callback(self._replaced)
 
+    def restart(self, participant: str) -> None:
+        """End the process of a participant with all that it is doing; another one is there at once, see `restarted`."""
+        servicers = None if self._restarted is None else self._restarted()[participant]
+        self._participants[participant].die(servicers)
+        self.note(ParticipantRestarted(participant))
+
+    @property
+    def participants(self) -> Sequence[str]:
+        """Their names."""
+        return tuple(self._participants)
+
     def later(self, work: Awaitable[T]) -> asyncio.Task[T]:
         """Do something beside everything else, also when the coordinator is killed meanwhile; ends with the
         rehearsal.
@@ -335,7 +351,7 @@ class Rehearsal:
 
     def _participant_died(self, name: str) -> None:
         """Its process ends with everything that it was doing, and another one is there at once."""
-        self._loop.call_soon_threadsafe(self._participants[name].die)
+        self._loop.call_soon_threadsafe(self.restart, name)
 
     def _forget(self, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(task, None)

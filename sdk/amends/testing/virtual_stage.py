@@ -53,6 +53,11 @@ class VirtualStage:
         """See `play.Stage`."""
         self._rehearsal.kill()
 
+    def restart(self, participant: str | None = None) -> None:
+        """See `play.Stage`."""
+        for name in self._rehearsal.participants if participant is None else (participant,):
+            self._rehearsal.restart(name)
+
     def timeline(self) -> str:
         """See `play.Stage`."""
         return self._rehearsal.timeline()
@@ -69,7 +74,9 @@ def play(matrix: AnyMatrix, case: FaultCase, *, seed: int) -> Result:
     async def main() -> None:
         async with (
             matrix.world() as world,
-            Rehearsal(world.participants(), fault=played.script, settings=CALM) as rehearsal,
+            Rehearsal(
+                world.participants(), restarted=world.participants, fault=played.script, settings=CALM
+            ) as rehearsal,
         ):
             await played.play(VirtualStage(rehearsal), world)
 

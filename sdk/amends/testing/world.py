@@ -17,7 +17,11 @@ class World(Protocol):
     """The participants of a saga, and what must be true of them in the end."""
 
     def participants(self) -> Mapping[str, Sequence[object]]:
-        """The servicers of each participant, by its name: the same objects that its server gets."""
+        """The servicers of each participant, by its name, as its process makes them when it starts.
+
+        Called again when a process is played to die and starts anew: what a servicer had in memory must be gone then,
+        and what is in a database must be there.
+        """
         ...
 
     async def check(self, end: End) -> None:
