@@ -34,6 +34,15 @@ def test_hours_beside_milliseconds_are_cut() -> None:
     assert [tick.label for tick in drawn.ticks()] == ["0", "1 h 0 min"]
 
 
+def test_bursts_of_calls_that_are_days_and_hours_apart() -> None:
+    """As many cuts are made as bring calls to light; their ticks are in order."""
+    begins = (0, HOUR_US, 60 * HOUR_US, 61 * HOUR_US)
+    drawn = axis([begin + 5_000 * call for begin in begins for call in range(4)], 60)
+    assert drawn.cuts == {3, 7, 11}
+    assert len(set(columns(drawn))) == 16
+    assert [tick.label for tick in drawn.ticks()] == ["0", "1 h 0 min", "60 h 0 min", "61 h 0 min"]
+
+
 def test_a_long_call_beside_two_short_ones_stays_to_scale() -> None:
     """Where time went is seen as long as little vanishes."""
     assert not axis([0, 1_000_000, 1_005_000, 1_010_000], 60).cuts

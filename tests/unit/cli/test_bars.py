@@ -147,6 +147,9 @@ def test_a_call_that_waits_before_its_first_attempt() -> None:
     parked = Intent(step="b", direction=DIRECTION_ACTION, state=Intent.STATE_PARKED)
     lanes = drawn(with_calls(waits, parked), now_ms=1_000).lanes
     assert lanes[0].plain.endswith("·>  500 ms  pending")
+    done = attempt(1, 500, 10, "OK", OUTCOME_SUCCEEDED)
+    at_once = Intent(step="a", direction=DIRECTION_ACTION, create_time=at(500), attempts=[done])
+    assert "waiting" not in plain(drawn(with_calls(at_once)).lines())
     assert lanes[1].plain.split() == ["b", "→", "#1", "parked"]
     waits.next_attempt_time.CopyFrom(at(2 * 86_400_000))
     assert drawn(with_calls(waits), now_ms=1_000).lanes[0].plain.endswith("next 2026-12-02 00:53:20Z")
@@ -170,6 +173,31 @@ def test_dead_letters_of_the_saga_and_closed_ones() -> None:
     (line,) = [line.plain for line in drawn(saga, now_ms=1_000).lanes if "TIMED_OUT" in line.plain]
     assert line.startswith("(saga)   ! ")
     assert re.search(r" !╌+ +300 ms  closed TIMED_OUT$", line)
+
+
+def test_a_dead_letter_that_outlives_its_saga_goes_on() -> None:
+    """A report that came late waits for a person, although the saga has ended."""
+    saga = killed_saga()
+    saga.dead_letters.add(step="pay", direction=DIRECTION_ACTION, reason=DeadLetter.REASON_LATE_REPORT)
+    saga.dead_letters[0].open_time.CopyFrom(at(1_300))
+    (line,) = [line.plain for line in drawn(saga, now_ms=9_300).lanes if "LATE_REPORT" in line.plain]
+    assert re.search(r" !╌+[╌┊]+ +8\.00 s  open LATE_REPORT$", line)
+
+
+def test_attempts_of_which_nothing_is_kept() -> None:
+    """They are counted on one line, and no attempt is made up."""
+    intent = Intent(step="a", direction=DIRECTION_ACTION, state=Intent.STATE_SUCCEEDED, attempts_left_out={"": 2})
+    (line,) = drawn(with_calls(intent), now_ms=1_000).lanes
+    assert (line.plain.startswith("a → #1-2  "), line.plain.endswith("2 attempts")) == (True, True)
+
+
+def test_the_name_of_a_node_that_came_late_stands_before_its_time() -> None:
+    """A name that would not fit behind the moment ends at it."""
+    saga = killed_saga()
+    saga.intents[-1].attempts[0].node = "n" * 36
+    (line,) = [line.plain for line in drawn(saga).foot if "nnn" in line.plain]
+    assert line.endswith(f"{'n' * 36}|")
+    assert len(line) <= 80
 
 
 def test_long_names_are_shortened_and_hostile_ones_are_printed() -> None:
