@@ -57,9 +57,8 @@ async def test_a_key_stands_for_one_request(tmp_path: Path) -> None:
 @pytest.mark.parametrize("minor_units", [0, -4_200])
 async def test_nobody_is_paid_by_an_order(tmp_path: Path, minor_units: int) -> None:
     """Less than nothing set aside and taken would be money for the customer: no, and for good."""
-    with provider_here(tmp_path) as wire:
-        with pytest.raises(CardRefusedError, match="is no amount"):
-            await authorize(CardClient(wire), "k1", minor_units=minor_units)
+    with provider_here(tmp_path) as wire, pytest.raises(CardRefusedError, match="is no amount"):
+        await authorize(CardClient(wire), "k1", minor_units=minor_units)
     assert states(tmp_path) == []
 
 
