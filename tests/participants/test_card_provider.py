@@ -9,6 +9,7 @@ import pytest
 
 from shop.cards.client import CardClient, CardRefusedError, CardsUnknownError, Http
 from shop.cards.faults import PlantedFault
+from shop.cards.provider import Fields, Reply
 from tests.participants.cards import BOUND_S, card_rows, held, provider_here, provider_over_http, provider_process
 
 
@@ -177,6 +178,29 @@ async def test_a_held_request_goes_on_when_it_is_let_go(tmp_path: Path) -> None:
             await wire.post("let-go", {}, key="")
             await waiting
     assert len(states(tmp_path)) == 2
+
+
+class Gateway:
+    """Stands between the shop and the provider, and answers for it."""
+
+    def __init__(self, status: int) -> None:
+        self._reply = Reply(status=status, fields={"error": "by order of the gateway"})
+
+    async def get(self, path: str) -> Reply:
+        return self._reply
+
+    async def post(self, what: str, fields: Fields, *, key: str) -> Reply:
+        return self._reply
+
+
+@pytest.mark.parametrize("status", [402, 404, 409, 410])
+async def test_what_a_gateway_says_is_not_the_providers_word(status: int) -> None:
+    """S4: a sealed no is made of a refusal, and it must not be made of one by somebody who knows nothing of the key."""
+    cards = CardClient(Gateway(status))
+    with pytest.raises(CardsUnknownError):
+        await authorize(cards, "k1")
+    with pytest.raises(CardsUnknownError):
+        await cards.find("k1")
 
 
 @pytest.mark.parametrize("text", ["", "voids", "voids:a=b:during:die", "voids:a=b:before:sleep"])

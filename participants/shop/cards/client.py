@@ -134,7 +134,7 @@ class CardClient:
             CardsUnknownError: the provider didn't say.
         """
         reply = await self._wire.get(f"authorizations/{authorization_key}")
-        if reply.status == 404:
+        if (reply.status, reply.fields.get("code")) == (404, "not_found"):
             return None
         return _read(reply, "authorization_id")
 
@@ -214,7 +214,8 @@ async def _answer(reader: asyncio.StreamReader) -> Reply:
 def _read(reply: Reply, name: str) -> str:
     """A field of an answer that says yes."""
     code, message = str(reply.fields.get("code", "")), str(reply.fields.get("message", ""))
-    if reply.status in REFUSALS and code != "key_reused":
+    # One without a code is no word of the provider's: something on the way said it, which knows nothing of the key.
+    if reply.status in REFUSALS and code not in {"", "key_reused"}:
         raise CardRefusedError(code, message)
     if reply.status not in {200, 201}:
         raise CardsUnknownError(f"the card provider answered {reply.status} {code}: {message}")
