@@ -30,6 +30,7 @@ class FileIndex:
         self.files: dict[str, FileDescriptorProto] = {}
         self.file_of_symbol: dict[str, str] = {}
         self.extensions: dict[str, dict[int, str]] = {}
+        self._serialised: dict[str, bytes] = {}
         for file in files:
             if file.name not in self.files and is_readable(file):
                 self._add(file)
@@ -38,6 +39,14 @@ class FileIndex:
     def of(cls, files: FileDescriptorSet) -> FileIndex:
         """The index of a set of files."""
         return cls(files.file)
+
+    def serialised(self, name: str) -> bytes:
+        """A file of this source as readers are sent it, with its JSON names; made once, as it is asked for again and
+        again and takes milliseconds where it is large.
+        """
+        if name not in self._serialised:
+            self._serialised[name] = with_json_names(self.files[name]).SerializeToString()
+        return self._serialised[name]
 
     def _add(self, file: FileDescriptorProto) -> None:
         self.files[file.name] = file
@@ -61,6 +70,10 @@ class TypeIndex:
     def file(self, name: str) -> FileDescriptorProto | None:
         """The file of this name."""
         return next((source.files[name] for source in self._sources if name in source.files), None)
+
+    def serialised(self, file: FileDescriptorProto) -> bytes:
+        """One of the files that the other methods answer, as readers are sent it."""
+        return next(source.serialised(file.name) for source in self._sources if file.name in source.files)
 
     def file_of_symbol(self, symbol: str) -> FileDescriptorProto | None:
         """The file that defines a message, enum, service, extension, or a method, field or value of one."""

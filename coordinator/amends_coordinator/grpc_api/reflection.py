@@ -18,7 +18,7 @@ import grpc
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.message import DecodeError
 
-from amends_coordinator.definitions.type_index import FileIndex, with_json_names
+from amends_coordinator.definitions.type_index import FileIndex
 from amends_coordinator.ports.ledger import LedgerError
 
 if TYPE_CHECKING:
@@ -117,8 +117,7 @@ class Reflection:
             file = types.file_of_extension(wanted.containing_type, wanted.extension_number)
         if file is None:
             return False
-        files = (with_json_names(each).SerializeToString() for each in types.with_imports(file))
-        answer.file_descriptor_response.file_descriptor_proto.extend(files)
+        answer.file_descriptor_response.file_descriptor_proto.extend(map(types.serialised, types.with_imports(file)))
         return True
 
 
