@@ -31,6 +31,7 @@ from amends_coordinator.core.states import Direction, Outcome
 from amends_coordinator.engine.binding import decide_and_bind
 from amends_coordinator.engine.calling import begun_later, call_request
 from amends_coordinator.engine.standing import place_of, places_of
+from amends_coordinator.engine.tidings import tell
 from amends_coordinator.ports.ledger import LedgerUnavailableError, StoredSaga, SupersededError, Write
 
 if TYPE_CHECKING:
@@ -212,9 +213,10 @@ class Driver:
         if event is None:
             await self._look_again()
             event = Woken(self._around.moment())
-        before = self._saga.state
-        decision = await self._write(event)
-        self._tell(decision, before)
+        decision, before = await self._write(event)
+        for intent in decision.records.intents:
+            self._around.telemetry.intent_moved(decision.saga, intent)
+        tell(self._around.telemetry, decision, before=before)
         if isinstance(event, AttemptEnded) and decision.changed:
             self._tell_end(event)
         if decision.changed:
@@ -231,15 +233,18 @@ class Driver:
             if direction is Direction.ACTION:
                 self._around.participants.withdraw(idempotency_key(self._saga.id, step, direction))
 
-    async def _write(self, event: Event) -> Decision:
-        """Decide and make durable. An event is decided again when somebody else wrote the saga in between."""
+    async def _write(self, event: Event) -> tuple[Decision, SagaState]:
+        """Decide and make durable; answers the state that the decision saw, too. An event is decided again when
+        somebody else wrote the saga in between: they have told of what they did.
+        """
         while True:
             limit = self._around.settings.payload_limit_bytes
             decision = decide_and_bind(
                 self._saga, event, self._definition, self._around.directory, payload_limit_bytes=limit
             )
+            before = self._saga.state
             if not decision.changed:
-                return decision
+                return decision, before
             asked_time = self._around.clock.now()
             try:
                 self._version = await self._append(decision)
@@ -250,7 +255,7 @@ class Driver:
             if waited_us > OUTAGE_US:
                 decision = begun_later(decision, waited_us)
             self._saga = decision.saga
-            return decision
+            return decision, before
 
     async def _append(self, decision: Decision) -> int:
         """Write until the ledger answers: an answer in hand is never thrown away because the database is down."""
@@ -301,15 +306,6 @@ class Driver:
             if current is not None and current.version != self._version:
                 self._take_over(current)
             return
-
-    def _tell(self, decision: Decision, before: SagaState) -> None:
-        for intent in decision.records.intents:
-            self._around.telemetry.intent_moved(decision.saga, intent)
-        for letter in decision.records.dead_letters:
-            if letter.closed_time is None:
-                self._around.telemetry.dead_letter_opened(decision.saga, letter)
-        if decision.saga.state is not before:
-            self._around.telemetry.saga_moved(decision.saga)
 
     def _tell_end(self, event: AttemptEnded) -> None:
         """Tell of an attempt's end; the ledger has it already."""

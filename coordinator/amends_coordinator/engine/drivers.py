@@ -20,6 +20,7 @@ from amends_coordinator.core.text import clean_text
 from amends_coordinator.definitions.errors import DamagedPayloadError, DescriptorError, PayloadError
 from amends_coordinator.engine.driver import Driver, SagaLostError
 from amends_coordinator.engine.standing import Standing, participants_of
+from amends_coordinator.engine.tidings import tell
 from amends_coordinator.ports.ledger import (
     LedgerError,
     NodeFencedError,
@@ -294,8 +295,7 @@ class Drivers:
         letters = decision.records.dead_letters
         write = Write(saga=decision.saga, seen_version=stored.version, dead_letters=letters)
         version = await self._around.ledger.append(write)
-        for letter in letters:
-            self._around.telemetry.dead_letter_opened(decision.saga, letter)
+        tell(self._around.telemetry, decision, before=stored.saga.state)
         return StoredSaga(saga=decision.saga, version=version, owner=stored.owner)
 
     async def _definition_of(self, saga: Saga) -> CompiledDefinition:

@@ -17,6 +17,8 @@ from amends_coordinator.engine.retention import Retention
 from amends_coordinator.engine.shares import Shares
 from amends_coordinator.engine.standing import Standing, participants_of
 from amends_coordinator.engine.sweeper import Sweeper
+from amends_coordinator.engine.tidings import tell
+from amends_coordinator.engine.unbroken import Unbroken
 from amends_coordinator.engine.verbs import Verbs
 from amends_coordinator.engine.watching import Watching
 from amends_coordinator.ports.driving import StoppingError
@@ -86,6 +88,7 @@ class Engine:
         self._retention = Retention(self._around, emptied=self._drivers.forget_ends)
         self.verbs = Verbs(self._around, ids, nudge=self.nudge)
         """Carries out what people ask of sagas."""
+        self._unbroken = Unbroken()
         self._stopping = False
         self._starting = 0  # on their way into the ledger, and into memory then
 
@@ -131,6 +134,10 @@ class Engine:
             raise StoppingError("this coordinator is stopping and takes no new work")
         definition = self._catalog.compiled(request.definition)
         saga = self._new_saga(request, definition.plan)
+        return await self._unbroken.run(self._start(saga, definition))
+
+    async def _start(self, saga: Saga, definition: CompiledDefinition) -> ledgers.Started:
+        """Insert a saga, and drive it where there is room for it."""
         names = participants_of(saga, definition, self._around.directory)
         standing = Standing(self._shares)
         if self._sweeper.behind or len(self._drivers) + self._starting >= self._around.settings.max_running_sagas:
@@ -176,13 +183,15 @@ class Engine:
             started = await self._insert(
                 decision.saga, definition, owner=self._around.node, waits_for=standing.waits_for(standing.names)
             )
-            is_driven = started.started and not self._stopping
+            is_driven = started.started and not self._stopping  # else whoever opens the ledger next takes it up
         finally:
             if not is_driven:
                 standing.leave()
         if is_driven:
             self._drivers.drive(started.stored, definition, None, decision.effects, standing=standing)
+        if started.started:
             self._around.telemetry.saga_started(started.stored.saga)
+            tell(self._around.telemetry, decision, before=saga.state)
         return started
 
     async def wait(self, saga_id: SagaId, *, timeout_s: float) -> ledgers.StoredSaga | None:

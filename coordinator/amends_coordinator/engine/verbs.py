@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from amends_coordinator.core.operate import decide_verb, is_asked_first
 from amends_coordinator.core.saga import Failure
@@ -25,12 +25,14 @@ from amends_coordinator.core.verbs import (
     Terminate,
     VerbRefusedError,
 )
+from amends_coordinator.engine.tidings import tell
+from amends_coordinator.engine.unbroken import Unbroken
 from amends_coordinator.ports.driving import SagaBusyError
 from amends_coordinator.ports.ledger import StoredSaga, SupersededError, Write
 from amends_coordinator.ports.repairs import AuditEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Mapping
 
     from amends_coordinator.core.decision import Decision
     from amends_coordinator.core.ids import DeadLetterId, Instant, SagaId, StepName
@@ -40,8 +42,6 @@ if TYPE_CHECKING:
     from amends_coordinator.ports.clock import Ids
     from amends_coordinator.ports.driving import Person
     from amends_coordinator.ports.repairs import AbortAnswer
-
-T = TypeVar("T")
 
 DECISIONS_AT_MOST = 20
 """How often a verb is decided again because the saga was written meanwhile, before the person is asked to try again."""
@@ -79,14 +79,14 @@ class Verbs:
         self._around = around
         self._ids = ids
         self._nudge = nudge
-        self._writing: set[asyncio.Task[object]] = set()
+        self._unbroken = Unbroken()
 
     async def abort(self, saga_id: SagaId, person: Person) -> StoredSaga | None:
         """See the port."""
         now = self._around.clock.now()
         cause = Failure(step=None, reason="ABORTED", status_code="", message=clean_text(person.reason), time=now)
         audit = self._audit(Asked(method="AbortSaga", saga_id=saga_id, person=person), now, self._ids.token())
-        answer = await self._to_its_end(self._request_abort(saga_id, cause, audit))
+        answer = await self._unbroken.run(self._request_abort(saga_id, cause, audit))
         if answer is None:
             return None
         if not answer.accepted:
@@ -162,11 +162,10 @@ class Verbs:
             decision = decide_verb(stored.saga, verb)
             audit = self._audit(asked, verb.at.now, audit_id)
             try:
-                version = await self._to_its_end(self._append(_write(decision, stored.version), audit))
+                version = await self._unbroken.run(self._append(stored, decision, audit))
             except SupersededError as superseded:
                 stored = superseded.current
                 continue
-            self._tell(stored.saga, decision)
             return StoredSaga(saga=decision.saga, version=version, owner=stored.owner)
         raise SagaBusyError(
             f"saga {asked.saga_id} was written {DECISIONS_AT_MOST} times while this was decided, and nothing was "
@@ -179,24 +178,12 @@ class Verbs:
             self._nudge(saga_id)
         return answer
 
-    async def _append(self, write: Write, audit: AuditEntry) -> int:
-        version = await self._around.ledger.append_verb(write, audit)
-        self._nudge(write.saga.id)
+    async def _append(self, seen: StoredSaga, decision: Decision, audit: AuditEntry) -> int:
+        """Write, then have the saga's driver and telemetry hear of it: a client that goes away changes none of it."""
+        version = await self._around.ledger.append_verb(_write(decision, seen.version), audit)
+        self._nudge(seen.saga.id)
+        tell(self._around.telemetry, decision, before=seen.saga.state)
         return version
-
-    async def _to_its_end(self, writing: Coroutine[object, object, T]) -> T:
-        """Write in a task of its own: a client that goes away cancels its call, and must not keep the saga's driver
-        from hearing of what was written.
-        """
-        task = asyncio.create_task(writing)
-        self._writing.add(task)
-        task.add_done_callback(self._written)
-        return await asyncio.shield(task)
-
-    def _written(self, task: asyncio.Task[object]) -> None:
-        self._writing.discard(task)
-        if not task.cancelled():
-            task.exception()  # whoever still waits has it; when nobody does it must not be reported as never looked at
 
     async def _ask_first(
         self, asked: Asked, letter_id: DeadLetterId, make_verb: Callable[[], Verb]
@@ -244,13 +231,6 @@ class Verbs:
             details=json.dumps(dict(asked.details)),
             created_time=now,
         )
-
-    def _tell(self, before: Saga, decision: Decision) -> None:
-        for letter in decision.records.dead_letters:
-            if letter.closed_time is None:
-                self._around.telemetry.dead_letter_opened(decision.saga, letter)
-        if decision.saga.state is not before.state:
-            self._around.telemetry.saga_moved(decision.saga)
 
 
 def _there(asked: Asked, stored: StoredSaga | None) -> StoredSaga:

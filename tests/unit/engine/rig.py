@@ -112,13 +112,17 @@ class Telemetry:
     left: list[str] = field(default_factory=list[str])
     purged: list[int] = field(default_factory=list[int])
     unreadable: list[str] = field(default_factory=list[str])
+    started: list[str] = field(default_factory=list[str])
+    moved: list[SagaState] = field(default_factory=list[SagaState])
 
     def saga_started(self, saga: Saga) -> None:
         """See the port."""
+        self.started.append(saga.id)
         self.plant("saga_started")
 
     def saga_moved(self, saga: Saga) -> None:
         """See the port."""
+        self.moved.append(saga.state)
         self.plant("saga_moved")
 
     def intent_moved(self, saga: Saga, intent: Intent) -> None:
