@@ -91,6 +91,10 @@ class MatrixCase:
         seed: what ids and chance are made from.
         replay: the command that runs exactly this test again.
         unmet: is told why the case says nothing, where what goes wrong in it never could: `pytest.skip`, for example.
+
+    Attributes:
+        replay: as above.
+        was_run: whether `run` was called.
     """
 
     def __init__(
@@ -102,7 +106,8 @@ class MatrixCase:
         replay: str = "",
         unmet: Callable[[str], object] | None = None,
     ) -> None:
-        self.matrix, self.case, self.seed, self._replay, self._unmet = matrix, case, seed, replay, unmet
+        self.matrix, self.case, self.seed, self.replay, self._unmet = matrix, case, seed, replay, unmet
+        self.was_run = False
 
     def __repr__(self) -> str:
         return f"<case {self.case.name}>"
@@ -114,9 +119,10 @@ class MatrixCase:
             FaultMatrixFailure: the world is not consistent; the text tells the whole story.
         """
         __tracebackhide__ = True  # pytest shows the story, not this frame
+        self.was_run = True
         result = self.matrix.run(self.case, seed=self.seed)
         if not result.consistent:
-            raise FaultMatrixFailure(result.told(replay=self._replay))
+            raise FaultMatrixFailure(result.told(replay=self.replay))
         if not result.met and self._unmet is not None:
             self._unmet(f"what goes wrong in {self.case.name} never could")
         return result

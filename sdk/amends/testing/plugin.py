@@ -17,8 +17,14 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Generator
+
+    import pluggy
+
+    from amends.testing.matrix import MatrixCase
 
 FIXTURE = "fault_case"
 MARK = "fault_matrix"
@@ -46,8 +52,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     mark = metafunc.definition.get_closest_marker(MARK)
     if mark is None:
         return
-    import pytest
-
     from amends.testing.matrix import MatrixCase, is_matrix
 
     if FIXTURE not in metafunc.fixturenames:
@@ -55,31 +59,45 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     matrix: object = mark.args[0] if mark.args else None
     if not is_matrix(matrix):
         raise pytest.UsageError(f"{metafunc.function.__name__}: write @pytest.mark.{MARK}(MATRIX), with a FaultMatrix")
+    if sum(each.name == MARK for each in metafunc.definition.own_markers) > 1:
+        raise pytest.UsageError(f"{metafunc.function.__name__} is marked with several matrices: write a test for each")
     options = metafunc.config.option
-    every = 1 if options.fault_all else int(mark.kwargs.get("every", 1))
-    test = f"{_relative(metafunc)}::{_qualified(metafunc)}"
-    flags = f"--fault-seed={options.fault_seed}{' --fault-all' if options.fault_all else ''}"
-    cases = [
-        MatrixCase(
-            matrix,
-            case,
-            seed=options.fault_seed,
-            replay=_command(f"{test}[{case.name}]", flags),
-            unmet=pytest.skip,
-        )
-        for case in matrix.cases()[::every]
-    ]
+    given: object = mark.kwargs.get("every", 1)
+    if not isinstance(given, int) or given < 1:
+        raise pytest.UsageError(f"{metafunc.function.__name__}: every={given!r} can't be: write every=9, for example")
+    every = 1 if options.fault_all else given
+    cases = [MatrixCase(matrix, case, seed=options.fault_seed, unmet=pytest.skip) for case in matrix.cases()[::every]]
     metafunc.parametrize(FIXTURE, cases, ids=[each.case.name for each in cases])
 
 
-def _qualified(metafunc: pytest.Metafunc) -> str:
-    return "::".join(metafunc.definition.nodeid.split("::")[1:])
+@pytest.hookimpl(hookwrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, pluggy.Result[object], None]:
+    """Tells a case how this very test is run again, and fails a test that forgets to run its case."""
+    case = _case_of(pyfuncitem)
+    if case is not None:
+        case.replay, case.was_run = _command(pyfuncitem), False
+    outcome = yield
+    if case is not None and not case.was_run and outcome.excinfo is None:
+        forgotten = pytest.fail.Exception(f"nothing was tried: call {FIXTURE}.run()", pytrace=False)
+        outcome.force_exception(forgotten)
 
 
-def _relative(metafunc: pytest.Metafunc) -> str:
-    path, here = Path(metafunc.definition.path), Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+def _case_of(item: pytest.Function) -> MatrixCase | None:
+    """The case that a test is about; None for tests that have nothing to do with this."""
+    if item.get_closest_marker(MARK) is None:
+        return None
+    from amends.testing.matrix import MatrixCase
+
+    case: object = item.callspec.params.get(FIXTURE) if hasattr(item, "callspec") else None
+    return case if isinstance(case, MatrixCase) else None
 
 
-def _command(test: str, flags: str) -> str:
-    return f"python -m pytest {shlex.quote(test)} {flags}"
+def _command(item: pytest.Function) -> str:
+    """What runs one test again, from here."""
+    path, here = item.path, Path.cwd()
+    file = path.relative_to(here) if path.is_relative_to(here) else path
+    test = "::".join((str(file), *item.nodeid.split("::")[1:]))
+    options = item.config.option
+    return f"python -m pytest {shlex.quote(test)} --fault-seed={options.fault_seed}" + (
+        " --fault-all" if options.fault_all else ""
+    )
