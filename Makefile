@@ -26,7 +26,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 help: ## Show this help
 	@echo "usage: make TARGET [ARGS=...]"
 	@echo
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: $(VENV)/.ready ## Start the coordinator and the shop, run four orders, check the books
@@ -102,6 +102,10 @@ bench-list: $(VENV)/.ready ## Measure lists of a million sagas on both databases
 .PHONY: bench-barrier
 bench-barrier: $(VENV)/.ready ## Measure the barrier: one call with and without it, on both databases
 	@$(RUN)/python -m tests.benchmarks.bench_barrier $(ARGS)
+
+.PHONY: bench-telemetry
+bench-telemetry: $(VENV)/.ready ## Measure what telemetry costs, with a good backend and with bad ones
+	@$(RUN)/python -m tests.benchmarks.bench_telemetry $(ARGS)
 
 .PHONY: format
 format: $(VENV)/.ready ## Format the code and repair what ruff can

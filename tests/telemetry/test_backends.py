@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
-from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -15,17 +13,14 @@ from scenario.v1.scenario_pb2 import ScenarioInput
 from tests.scenarios.inside import inside
 from tests.scenarios.raw import raw_steps
 from tests.scenarios.sagas import steps
+from tests.telemetry.backends import absent, hangs, refuses
 from tests.telemetry.receiver import receiver
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
-    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
-    from typing import TypeAlias
 
     from tests.scenarios.inside import Inside
-
-    Backend: TypeAlias = Callable[[], AbstractAsyncContextManager[str]]
+    from tests.telemetry.backends import Backend
 
 pytestmark = pytest.mark.telemetry
 
@@ -33,37 +28,6 @@ BOUND = timedelta(seconds=60)
 SAGAS = 150
 STOP_BOUND_S = 5.0
 """Fivefold: what is promised is a second."""
-
-
-@asynccontextmanager
-async def hangs() -> AsyncGenerator[str]:
-    """Takes connections and says nothing, ever."""
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        yield f"http://127.0.0.1:{silent.getsockname()[1]}"
-
-
-class Closing(asyncio.Protocol):
-    """Ends a connection as soon as it is there."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See the class."""
-        transport.close()
-
-
-@asynccontextmanager
-async def refuses() -> AsyncGenerator[str]:
-    """Closes every connection at once."""
-    closing = await asyncio.get_running_loop().create_server(Closing, "127.0.0.1", 0)
-    async with closing:
-        yield f"http://127.0.0.1:{closing.sockets[0].getsockname()[1]}"
-
-
-@asynccontextmanager
-async def absent() -> AsyncGenerator[str]:
-    """Nobody listens there."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
 async def sagas_per_s(coordinator: Inside) -> float:

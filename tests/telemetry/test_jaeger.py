@@ -116,8 +116,8 @@ def ids_told(seen: Seen) -> tuple[str, str]:
 
 
 async def test_jaeger_has_what_the_participants_were_told(tmp_path: Path) -> None:
-    """Each call that came in is a span of the one trace, below the saga's; and behind a collector metrics have the names
-    that the alerts ask for.
+    """Each call that came in is a span of the one trace, below the saga's; and behind the collector metrics have the
+    names that the alerts ask for.
     """
     ports = {name: free_port() for name in ("otlp", "query", "query_grpc")}
     taking, page = free_port(), free_port()
