@@ -68,8 +68,8 @@ async def test_grpcurl_shows_every_payload_and_spoils_none(grpcurl: Path, tmp_pa
 
 @pytest.mark.grpcurl
 async def test_payloads_stay_readable_whoever_comes_and_goes(grpcurl: Path, tmp_path: Path) -> None:
-    """A saga reads the same before its participant was ever seen, while it is there, when it has gone, and after a
-    restart of the coordinator.
+    """A saga reads the same before its participant was ever seen, while it is there, when it has gone, when the file of
+    its types has them no more, and after a restart of the coordinator.
     """
     seen: list[Any] = []  # Any: JSON
 
@@ -83,6 +83,10 @@ async def test_payloads_stay_readable_whoever_comes_and_goes(grpcurl: Path, tmp_
         await coordinator.announce("steps", "127.0.0.1:1")
         await look(coordinator)
         await coordinator.withdraw("steps")
+        await look(coordinator)
+        dropped = team(1)
+        dropped.descriptors.file[0].name = "odd/v1/odd.proto"
+        await coordinator.registry.RegisterParticipant(dropped)
         await look(coordinator)
     async with inside(tmp_path) as coordinator:
         await look(coordinator)

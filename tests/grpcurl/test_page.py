@@ -17,6 +17,7 @@ PAGE_BOUND_S = 300
 
 
 @pytest.mark.grpcurl
+@pytest.mark.slow
 @pytest.mark.timeout(2 * PAGE_BOUND_S)
 def test_the_page_prints_what_it_shows(grpcurl: Path, tmp_path: Path) -> None:
     """A saga is as easy to look at as a web page: found, watched, aborted, repaired, readable when all have gone."""

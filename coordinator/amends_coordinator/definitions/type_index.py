@@ -2,11 +2,12 @@
 
 It works on the files as values and never builds a descriptor pool, which holds one file of a name for ever: here each
 name has the file of the first source that brings it, so that whoever asks never gets two contents under one name, and a
-source that comes later only adds what is missing.
+source that comes later only adds what is missing; what a file of one name has lost since stands in a file beside it.
 """
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
@@ -48,6 +49,14 @@ class FileIndex:
             self._serialised[name] = with_json_names(self.files[name]).SerializeToString()
         return self._serialised[name]
 
+    def add_beside(self, lost: FileDescriptorProto) -> FileDescriptorProto:
+        """Keep what another source's file of this name hasn't, under a name that says what is in it."""
+        name = f"{lost.name}.{sha256(lost.SerializeToString(deterministic=True)).hexdigest()[:16]}"
+        if name not in self.files:
+            lost.name = name
+            self.files[name] = lost
+        return self.files[name]
+
     def _add(self, file: FileDescriptorProto) -> None:
         self.files[file.name] = file
         for name in _symbols(file):
@@ -76,15 +85,44 @@ class TypeIndex:
         return next(source.serialised(file.name) for source in self._sources if file.name in source.files)
 
     def file_of_symbol(self, symbol: str) -> FileDescriptorProto | None:
-        """The file that defines a message, enum, service, extension, or a method, field or value of one."""
+        """The file that defines a message, enum, service, extension, or a method, field or value of one.
+
+        Where the file of that name comes from an earlier source and hasn't this symbol any more, the answer is a file
+        beside it with what it has lost: a saga of last year is read with types that its service has long dropped.
+        """
         symbol = symbol.lstrip(".")
+        return self._served_with(symbol) or next(filter(None, self._lost_files(symbol)), None)
+
+    def _served_with(self, symbol: str) -> FileDescriptorProto | None:
         for source in self._sources:
             name = source.file_of_symbol.get(symbol)
             found = None if name is None else self.file(name)
-            # The file of this name may come from an earlier source that hasn't this symbol: then it isn't known.
             if found is not None and (found is source.files[name or ""] or symbol in set(_symbols(found))):
                 return found
         return None
+
+    def _lost_files(self, symbol: str) -> Iterator[FileDescriptorProto | None]:
+        for source in self._sources:
+            name = source.file_of_symbol.get(symbol)
+            if name is not None:
+                lost = self._lost(source.files[name])
+                if symbol in set(_symbols(lost)):
+                    yield source.add_beside(lost)
+
+    def _lost(self, old: FileDescriptorProto) -> FileDescriptorProto:
+        """What an old file defines at its top and no served file does, as a file that imports the one of its name."""
+        lost = FileDescriptorProto()
+        lost.CopyFrom(old)
+        prefix = f"{old.package}." if old.package else ""
+        for each in (lost.message_type, lost.enum_type, lost.service):
+            for index in reversed(range(len(each))):
+                if self._served_with(f"{prefix}{each[index].name}") is not None:
+                    del each[index]
+        for field in ("extension", "public_dependency", "weak_dependency", "source_code_info"):
+            lost.ClearField(field)
+        if old.name not in lost.dependency:
+            lost.dependency.append(old.name)
+        return lost
 
     def file_of_extension(self, extendee: str, number: int) -> FileDescriptorProto | None:
         """The file that defines the extension of a message with this field number."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
 
 from amends_coordinator.definitions.type_index import FileIndex, TypeIndex, with_json_names
 from scenario.v1 import scenario_pb2
@@ -97,6 +98,27 @@ def test_later_sources_add_what_is_missing() -> None:
     old = small("old.proto", message="Old")
     types = TypeIndex([FileIndex([small("m.proto")]), FileIndex([old])])
     assert types.file_of_symbol("p.Old") is old
+
+
+def test_what_a_file_has_lost_stands_beside_it() -> None:
+    """A message that its service has dropped is still read in the sagas of last year, and no name is defined twice."""
+    new, old, moved = small("m.proto", field="new"), small("m.proto", field="old"), small("n.proto", message="Moved")
+    for name in ("Gone", "Moved"):
+        old.message_type.add(name=name).field.add(name="m", number=1, type_name=".p.M", type=11, label=1)
+    types = TypeIndex([FileIndex([new, moved]), FileIndex([old])])
+    lost = types.file_of_symbol("p.Gone")
+    assert lost is not None
+    assert types.file_of_symbol("p.Gone") is lost
+    assert types.file(lost.name) is lost
+    assert types.file_of_symbol("p.Moved") is moved
+    pool = DescriptorPool()
+    for file in types.with_imports(lost):
+        pool.AddSerializedFile(types.serialised(file))
+    gone = pool.FindMessageTypeByName("p.Gone")
+    inner = gone.fields_by_name["m"].message_type
+    assert inner is not None
+    assert [*inner.fields_by_name] == ["new"]
+    pool.AddSerializedFile(types.serialised(moved))
 
 
 def test_extensions_are_found_by_number() -> None:
