@@ -13,7 +13,7 @@ from amends.v1 import saga_service_pb2
 from scenario.v1.scenario_pb2 import ScenarioInput
 from tests.scenarios.inside import Inside, inside
 from tests.scenarios.raw import RawSteps, Reply, raw_steps
-from tests.scenarios.sagas import steps
+from tests.scenarios.sagas import Do, steps
 from tests.telemetry.receiver import Receiver, Span, receiver
 
 if TYPE_CHECKING:
@@ -93,6 +93,24 @@ async def test_a_committed_saga_is_one_trace_of_its_attempts(sink: Receiver, tmp
     failed = next(span for span in spans if span.is_error)
     assert (failed["rpc.system.name"], failed["rpc.response.status_code"]) == ("grpc", "UNAVAILABLE")
     assert failed.name == failed["rpc.method"] == "scenario.v1.StepService/Do"
+
+
+async def test_what_is_called_once_a_saga_is_compensated_is_seen_too(sink: Receiver, tmp_path: Path) -> None:
+    """Attempts that end after their saga come after it, each once and as it went, not as it stood when the saga ended."""
+    saga = steps("a", retry=ONCE_MORE)
+    saga.on_compensated("letter", Do(name="letter", amount=1), retry=ONCE_MORE)
+    plan = {"a": [NO], "letter": [LOST, Reply(delay_s=0.1)]}
+    async with inside(tmp_path, **settings(sink)) as coordinator, raw_steps(plan) as participant:
+        await coordinator.announce("steps", participant.address)
+        handle = await coordinator.client.start(saga, ScenarioInput(amount=1), saga_id="s-1")
+        assert isinstance(await handle.wait(timeout=BOUND), Compensated)
+        spans = await sink.trace("s-1", span_count=4)
+    root = next(span for span in spans if span.name.startswith("saga "))
+    assert attempts_of(spans) == ["a/action#1 rejected", "letter/action#1 unknown", "letter/action#2 succeeded"]
+    assert all(span.parent_id == root.span_id for span in spans if span is not root)
+    told = {seen.metadata["traceparent"].split("-")[2] for seen in participant.seen}
+    assert told == {span.span_id for span in spans if span is not root}
+    assert spans[-1].end_ns - spans[-1].start_ns >= 1e8
 
 
 async def test_a_saga_that_does_not_commit_is_seen_whole_at_ratio_0(sink: Receiver, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import logging
@@ -107,3 +108,23 @@ def test_libraries_speak_in_the_same_form(out: io.StringIO) -> None:
     logging.getLogger("somebody").info("quiet")
     logging.getLogger("somebody").warning("loud %s", "enough")
     assert [(line["event"], line["level"]) for line in lines(out)] == [("loud enough", "warning")]
+
+
+class Full(io.StringIO):
+    """A disk that is full: what is written fails at once, or when it is flushed."""
+
+    def write(self, text: str) -> int:
+        """See the class."""
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def flush(self) -> None:
+        """See the class."""
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_line_that_cannot_be_written_is_dropped(saga: Saga, out: io.StringIO) -> None:
+    """L2: a full disk below the log, or a reader that has gone, stops no saga."""
+    configure(level="debug", form="json", stream=Full())
+    tell_everything(LogTelemetry(), saga)
+    logging.getLogger("somebody").warning("loud")
+    assert not out.getvalue()

@@ -52,6 +52,8 @@ class ExportingTelemetry:
     def intent_moved(self, saga: Saga, intent: Intent) -> None:
         """See the port."""
         self._told.intent_moved(saga, intent)
+        if self._traces is not None:
+            self._safely(self._traces.intent_moved, saga, intent)
 
     def attempt_ended(self, saga: Saga, intent: Intent, attempt: Attempt, ended_time: Instant) -> None:
         """See the port."""

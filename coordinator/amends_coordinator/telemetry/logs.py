@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from typing import TYPE_CHECKING, TextIO
+from contextlib import suppress
+from typing import TYPE_CHECKING, TextIO, cast
 
 import structlog
 
@@ -210,6 +211,7 @@ def configure(*, level: str, form: str, stream: TextIO | None = None) -> None:
         stream: where lines go; standard error unless said otherwise.
     """
     out = sys.stderr if stream is None else stream
+    dropping = cast("TextIO", _Dropping(out))
     number = logging.getLevelNamesMapping()[level.upper()]
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -220,10 +222,10 @@ def configure(*, level: str, form: str, stream: TextIO | None = None) -> None:
     structlog.configure(
         processors=[*shared, *last],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.WriteLoggerFactory(file=out),
+        logger_factory=structlog.WriteLoggerFactory(file=dropping),
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(out)
+    handler = logging.StreamHandler(dropping)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
@@ -232,6 +234,26 @@ def configure(*, level: str, form: str, stream: TextIO | None = None) -> None:
     )
     # Libraries speak up at warning only: at debug they would log payloads and statements.
     logging.basicConfig(handlers=[handler], level=max(number, logging.WARNING), force=True)
+
+
+class _Dropping:
+    """Where lines go. One that can't be written, because the disk is full or nobody reads any more, is dropped: sagas
+    don't fail for want of a log.
+    """
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def write(self, text: str) -> int:
+        """Write, or drop."""
+        with suppress(OSError, ValueError):  # the latter: it is closed
+            self._out.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, or drop."""
+        with suppress(OSError, ValueError):
+            self._out.flush()
 
 
 def _renderer(form: str, *, colours: bool) -> list[Processor]:

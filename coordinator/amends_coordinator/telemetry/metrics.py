@@ -160,11 +160,12 @@ class Metrics:
         if not saga.state.ended:
             return
         ended_time = saga.updated_time if saga.ended_time is None else saga.ended_time
-        self._duration.record((ended_time - saga.created_time) / MICROS, about)
+        # Not below 0 (a clock may have been set back): a histogram drops that, and would count fewer than there are.
+        self._duration.record(max(0, ended_time - saga.created_time) / MICROS, about)
         if saga.unproven:
             self._unproven.add(1, {names.LABEL_DEFINITION: definition})
         if saga.state is SagaState.COMPENSATED and saga.failure is not None:
-            spent_s = (ended_time - saga.failure.time) / MICROS
+            spent_s = max(0, ended_time - saga.failure.time) / MICROS
             self._compensation.record(spent_s, {names.LABEL_DEFINITION: definition})
 
     def dead_letter_opened(self, letter: DeadLetter) -> None:

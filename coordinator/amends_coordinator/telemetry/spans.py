@@ -51,7 +51,7 @@ class Span:
 
 
 def spans_of(saga: Saga, *, ratio: float) -> list[Span]:
-    """All spans of a saga, the saga's own first.
+    """All spans of a saga, the saga's own first. A call in flight has none yet: see `spans_of_call`.
 
     Args:
         saga: with its intents; it has ended, or waits for a person.
@@ -59,8 +59,17 @@ def spans_of(saga: Saga, *, ratio: float) -> list[Span]:
     """
     trace = trace_of(saga, ratio=ratio)
     root = _of_saga(saga, trace)
-    attempts = (_of_attempt(saga, trace, intent, attempt) for intent in saga.intents for attempt in intent.attempts)
-    return [root, *attempts]
+    return [root, *(span for intent in saga.intents for span in _of_call(saga, trace, intent))]
+
+
+def spans_of_call(saga: Saga, intent: Intent, *, ratio: float) -> list[Span]:
+    """The spans of one call, which ended after its saga had. Arguments as of `spans_of`."""
+    return _of_call(saga, trace_of(saga, ratio=ratio), intent)
+
+
+def _of_call(saga: Saga, trace: Trace, intent: Intent) -> list[Span]:
+    ended = intent.attempts[:-1] if intent.in_flight else intent.attempts
+    return [_of_attempt(saga, trace, intent, attempt) for attempt in ended]
 
 
 def _of_saga(saga: Saga, trace: Trace) -> Span:
@@ -83,7 +92,8 @@ def _of_saga(saga: Saga, trace: Trace) -> Span:
         span_id=saga_span_id(saga),
         parent_span_id=trace.parent_span_id,
         start_time=saga.created_time,
-        end_time=saga.updated_time if saga.ended_time is None else saga.ended_time,
+        # A clock may have been set back meanwhile.
+        end_time=max(saga.created_time, saga.updated_time if saga.ended_time is None else saga.ended_time),
         attributes=attributes,
         events=tuple(sorted(_events(saga), key=lambda event: event.time)),
         error=error,

@@ -4,6 +4,8 @@ A saga that committed is emitted if its trace is sampled or if it was slow; ever
 ratio. Emitting puts values into a bounded queue and returns: a backend that hangs, refuses or is absent costs spans,
 never time.
 
+What a compensated saga still tells those whom it concerns (`on_compensated`) comes after it, call by call.
+
 After a person has helped a saga on, its spans are emitted once more, with the same ids: backends keep one of each.
 """
 
@@ -17,15 +19,17 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
 from opentelemetry.trace.status import Status, StatusCode
 
-from amends_coordinator.core.states import SagaState
+from amends_coordinator.core.states import IntentState, SagaState
 from amends_coordinator.core.tracing import trace_of
-from amends_coordinator.telemetry.spans import Span, spans_of
+from amends_coordinator.telemetry.spans import Span, spans_of, spans_of_call
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import SpanProcessor
 
-    from amends_coordinator.core.saga import Saga
+    from amends_coordinator.core.saga import Intent, Saga
 
 SCOPE = InstrumentationScope("amends_coordinator")
 NANOS = 1_000
@@ -51,9 +55,19 @@ class SagaTraces:
         if at_rest and self._is_seen(saga):
             self.emit(saga)
 
+    def intent_moved(self, saga: Saga, intent: Intent) -> None:
+        """Emit a call that its saga was emitted without, because it goes on after the saga's end."""
+        if saga.state is not SagaState.COMPENSATED or intent.state is IntentState.PENDING:
+            return
+        if any(step.name == intent.step for step in saga.plan.on_compensated):
+            self._emit(spans_of_call(saga, intent, ratio=self._ratio))
+
     def emit(self, saga: Saga) -> None:
         """Emit a saga as it is."""
-        for span in spans_of(saga, ratio=self._ratio):
+        self._emit(spans_of(saga, ratio=self._ratio))
+
+    def _emit(self, spans: Iterable[Span]) -> None:
+        for span in spans:
             self._processor.on_end(self._readable(span))
 
     def _is_seen(self, saga: Saga) -> bool:
