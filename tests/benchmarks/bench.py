@@ -19,6 +19,7 @@ from pathlib import Path
 from amends import SagaClient
 from tests.benchmarks.cpu import Usage, usage
 from tests.benchmarks.load import Measured, OneOrder, called_directly, closed_loop, order_saga, through_sagas
+from tests.benchmarks.scratch import scratch
 from tests.scenarios.processes import Process, coordinator
 
 NAMES = ("first", "second", "third")
@@ -96,7 +97,7 @@ async def measure(*, in_flight: int, seconds: float, rounds: int, starts: int = 
     """
     found: list[Round] = []
     for start in range(starts):
-        with tempfile.TemporaryDirectory(prefix="bench-", dir=_scratch()) as folder:
+        with tempfile.TemporaryDirectory(prefix="bench-", dir=scratch()) as folder:
             found += await _one_start(Stage(Path(folder)), in_flight=in_flight, seconds=seconds, rounds=rounds)
         _progress(f"start {start + 1} of {starts}: ratios {', '.join(f'{r.ratio:.2f}' for r in found[-rounds:])}")
     return found
@@ -145,13 +146,6 @@ def main() -> None:
     measured = measure(in_flight=given.in_flight, seconds=given.seconds, rounds=given.rounds, starts=given.starts)
     for line in report(asyncio.run(measured), given.in_flight):
         print(line)
-
-
-def _scratch() -> Path:
-    """A folder inside the checkout, so that clones on one machine share nothing."""
-    folder = Path(__file__).resolve().parents[2] / ".bench"
-    folder.mkdir(exist_ok=True)
-    return folder
 
 
 def _progress(text: str) -> None:

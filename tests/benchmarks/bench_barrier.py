@@ -23,6 +23,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.orm import sessionmaker
 
 from amends import ParticipantServer
+from tests.benchmarks.scratch import scratch
 from tests.conformance.barrier.stage import (
     NO_COORDINATOR,
     SERVICE,
@@ -80,7 +81,7 @@ def report(database: str, without: list[float], below: list[float]) -> Iterator[
 def databases() -> Generator[dict[str, str]]:
     """The URL of each database that can be had here."""
     with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(dir=_scratch()))
+        folder = stack.enter_context(tempfile.TemporaryDirectory(dir=scratch()))
         urls = {"sqlite": f"sqlite:///{Path(folder) / 'bench.sqlite3'}"}
         package = find_package()
         if package is None:
@@ -111,13 +112,6 @@ def main() -> None:
         for database, url in urls.items():
             for line in report(database, *asyncio.run(measure(url, calls=given.calls))):
                 print(line)
-
-
-def _scratch() -> Path:
-    """A folder inside the checkout, so that clones on one machine share nothing."""
-    folder = Path(__file__).resolve().parents[2] / ".bench"
-    folder.mkdir(exist_ok=True)
-    return folder
 
 
 if __name__ == "__main__":

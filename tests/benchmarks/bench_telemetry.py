@@ -25,6 +25,7 @@ from amends import SagaClient
 from amends.v1.registry_service_pb2_grpc import RegistryServiceStub
 from tests.benchmarks.cpu import usage
 from tests.benchmarks.load import OneOrder, closed_loop, order_saga, through_sagas
+from tests.benchmarks.scratch import scratch
 from tests.scenarios.inside import announcement
 from tests.scenarios.processes import Process, coordinator
 from tests.telemetry.backends import absent, hangs, refuses
@@ -72,7 +73,7 @@ async def measure(*, kinds: Sequence[str], in_flight: int, seconds: float, round
     """All rounds, a number of them with each start of the processes."""
     measured = {kind: Figures() for kind in kinds}
     for number in range(starts):
-        with tempfile.TemporaryDirectory(prefix="bench-", dir=_scratch()) as folder:
+        with tempfile.TemporaryDirectory(prefix="bench-", dir=scratch()) as folder:
             await _one_start(Path(folder), measured, in_flight=in_flight, seconds=seconds, rounds=rounds)
         sys.stderr.write(f"start {number + 1} of {starts} is done\n")
     return measured
@@ -176,13 +177,6 @@ def main() -> None:
     )
     for line in report(asyncio.run(measuring)):
         print(line)
-
-
-def _scratch() -> Path:
-    """A folder inside the checkout, so that clones on one machine share nothing."""
-    folder = Path(__file__).resolve().parents[2] / ".bench"
-    folder.mkdir(exist_ok=True)
-    return folder
 
 
 if __name__ == "__main__":
