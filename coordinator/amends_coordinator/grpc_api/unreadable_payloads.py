@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from google.protobuf.any_pb2 import Any as AnyMessage
@@ -65,25 +65,37 @@ def show_as_bytes(saga: saga_pb2.Saga, definition: CompiledDefinition) -> saga_p
     return saga
 
 
-def _can_be_shown(payload: AnyMessage, schema: Schema) -> bool:
-    try:
-        descriptor = schema.message(payload.TypeName())
-        message = message_class(descriptor).FromString(payload.value)
-    except (DecodeError, DescriptorError):
-        return False
-    return not _may_defy_json(descriptor, schema) or _fits_json(message, schema)
+class _Reader(NamedTuple):
+    """What reads messages of one type, and whether one could parse and yet be none that JSON has words for."""
+
+    parse: Callable[[bytes], Message]
+    may_defy_json: bool
 
 
-_known_to_defy: WeakKeyDictionary[Schema, dict[str, bool]] = WeakKeyDictionary()
+_readers: WeakKeyDictionary[Schema, dict[str, _Reader]] = WeakKeyDictionary()
 """Of types that were asked for; looking through one for the first time takes longer than a payload of most."""
 
 
-def _may_defy_json(descriptor: Descriptor, schema: Schema) -> bool:
-    """Whether a message of this type could parse and yet be none that JSON has words for; few types could."""
-    known = _known_to_defy.setdefault(schema, {})
-    if descriptor.full_name not in known:
-        known[descriptor.full_name] = any(map(_is_delicate, _with_inner_types(descriptor)))
-    return known[descriptor.full_name]
+def _reader(type_name: str, schema: Schema) -> _Reader:
+    """Raises `DescriptorError`: there is no such type."""
+    known = _readers.get(schema)
+    if known is None:
+        known = _readers[schema] = {}
+    found = known.get(type_name)
+    if found is None:
+        descriptor = schema.message(type_name)
+        may_defy_json = any(map(_is_delicate, _with_inner_types(descriptor)))
+        found = known[type_name] = _Reader(message_class(descriptor).FromString, may_defy_json)
+    return found
+
+
+def _can_be_shown(payload: AnyMessage, schema: Schema) -> bool:
+    try:
+        reader = _reader(payload.type_url.rpartition("/")[2], schema)
+        message = reader.parse(payload.value)
+    except (DecodeError, DescriptorError):
+        return False
+    return not reader.may_defy_json or _fits_json(message, schema)
 
 
 def _with_inner_types(descriptor: Descriptor) -> Iterator[Descriptor]:
@@ -136,11 +148,11 @@ def _values(field: FieldDescriptor, value: Any) -> Iterable[Any]:  # Any: fields
 def _unpacked(packed: Any, schema: Schema) -> tuple[list[Message], bool]:  # Any: of the definition's own class
     """What is in an `Any`, if its type is known here; and whether it parses as that."""
     try:
-        descriptor = schema.message(packed.type_url.rpartition("/")[2])
+        reader = _reader(packed.type_url.rpartition("/")[2], schema)
     except DescriptorError:
         return [], True
     try:
-        return [message_class(descriptor).FromString(packed.value)], True
+        return [reader.parse(packed.value)], True
     except DecodeError:
         return [], False
 
