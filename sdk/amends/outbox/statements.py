@@ -69,11 +69,13 @@ def end_turn(session: Session, holder: str) -> None:
     session.execute(update(RELAY).where(RELAY.c.name == TURN, RELAY.c.holder == holder).values(expire_s=0))
 
 
-def next_events(session: Session, without: Collection[str], limit: int) -> list[WaitingEvent]:
-    """The oldest events, but none of these keys."""
-    rows = session.execute(
-        select(OUTBOX).where(OUTBOX.c.key.not_in(sorted(without))).order_by(OUTBOX.c.id).limit(limit)
-    )
+def next_events(session: Session, without: Collection[str], limit: int, *, refused: bool) -> list[WaitingEvent]:
+    """The oldest events, but none of these keys, nor, unless `refused`, of keys with an event that was refused."""
+    query = select(OUTBOX).where(OUTBOX.c.key.not_in(sorted(without)))
+    if not refused:
+        other = OUTBOX.alias()
+        query = query.where(OUTBOX.c.key.not_in(select(other.c.key).where(other.c.attempt_count > 0)))
+    rows = session.execute(query.order_by(OUTBOX.c.id).limit(limit))
     return [_read(row) for row in rows.mappings()]
 
 

@@ -12,7 +12,8 @@ comes for the *first* time always comes in order, because nothing is begun befor
 own clock says that it is over (counted from before the renewal was asked for, so never too late), and cancels what is
 on its way. An event that lands all the same was published before, or is published again by the next relay.
 
-**What stops what.** A key that is refused, or whose event hangs, holds up only itself. A broker that is unreachable
+**What stops what.** A key that is refused, or whose event hangs, holds up only itself; those that are tried again get
+no more than half of the places, so that hundreds that hang leave room for the others. A broker that is unreachable
 (`PublisherUnavailableError`) holds up everything, and no event is counted as refused. A database error ends the turn;
 what was delivered and could not be deleted is remembered, so that it is not delivered again for that.
 """
@@ -51,6 +52,11 @@ class Lane:
     refused: tuple[WaitingEvent, Exception] | None = None
     unreachable: PublisherUnavailableError | None = None
     task: asyncio.Task[None] | None = None
+
+    @property
+    def again(self) -> bool:
+        """Whether its first event was refused before."""
+        return self.events[0].attempt_count > 0
 
 
 class TurnOverError(Exception):
@@ -138,12 +144,19 @@ class Turn:
             return False
         without = self._lanes.keys() | self._held.keys()
         limit = self._options.batch_size
-        waiting = await self._database.run(lambda session: statements.next_events(session, without, limit))
+        again = max(1, self._options.keys_at_once // 2) - sum(lane.again for lane in self._lanes.values())
+        waiting = await self._database.run(
+            lambda session: statements.next_events(session, without, limit, refused=again > 0)
+        )
         by_key: defaultdict[str, list[WaitingEvent]] = defaultdict(list)
         for each in waiting:
             by_key[each.event.key].append(each)
-        for key, events in list(by_key.items())[:free]:
-            self._lanes[key] = lane = Lane(events)
+        for key, events in by_key.items():
+            lane = Lane(events)
+            if free <= 0 or (lane.again and again <= 0):
+                continue
+            free, again = free - 1, again - lane.again
+            self._lanes[key] = lane
             lane.task = asyncio.create_task(self._deliver(lane), name=f"amends-outbox {key}")
             lane.task.add_done_callback(lambda _: self._signal.set())
         return bool(waiting)

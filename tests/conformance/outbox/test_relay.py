@@ -96,7 +96,7 @@ async def test_a_refusal_is_written_beside_its_event(rig: Rig) -> None:
 
 
 class Hanging(MemoryPublisher):
-    """Never answers for one key, until it is told to.
+    """Never answers for some keys, until it is told to.
 
     Attributes:
         hangs: set once it was asked.
@@ -104,14 +104,14 @@ class Hanging(MemoryPublisher):
         cancelled: set once it was cancelled meanwhile.
     """
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, *keys: str) -> None:
         super().__init__()
-        self.key = key
+        self.keys = frozenset(keys)
         self.hangs, self.released, self.cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def publish(self, event: Event) -> None:
         """See `Publisher`."""
-        if event.key == self.key:
+        if event.key in self.keys:
             self.hangs.set()
             try:
                 await self.released.wait()
@@ -133,6 +133,22 @@ async def test_an_event_that_hangs_holds_up_only_its_key(rig: Rig) -> None:
         publisher.released.set()
         await publisher.received(13)
     assert texts(publisher.events, "a") == [f"a{number}" for number in range(10)]
+
+
+async def test_many_keys_that_hang_leave_room_for_others(rig: Rig) -> None:
+    """O4: however many refused keys are due again and hang, half of the places are for the others."""
+    publisher = Hanging("a0", "a1", "a2", "a3", "a4")
+    for key in sorted(publisher.keys):
+        await rig.publish(key, key)
+    await rig.alter(update(OUTBOX).values(attempt_count=9))
+    await rig.publish("b", "b1", "b2")
+    options = replace(QUICK, keys_at_once=4, batch_size=5, publish_timeout=ONE_HOUR, lease=ONE_HOUR * 2)
+    async with Relay(rig.sessions, publisher, options):
+        try:
+            assert texts(await publisher.received(2)) == ["b1", "b2"]
+        finally:
+            publisher.released.set()
+        await publisher.received(7)
 
 
 async def test_an_event_that_hangs_is_tried_again(rig: Rig) -> None:
