@@ -78,6 +78,9 @@ proto-go: $(PROTO_VENV)/.ready ## Generate the Go code of participants/go from t
 .PHONY: grpcurl
 grpcurl: .tools/bin/grpcurl ## Build the grpcurl that the tests and docs/grpcurl.md use (needs Go)
 
+.PHONY: nats-server
+nats-server: .tools/bin/nats-server ## Build the NATS server that the outbox's tests use (needs Go)
+
 .PHONY: trace-demo
 trace-demo: $(VENV)/.ready ## Three orders of the shop as traces: one goes through, one is undone, one survives a kill
 	@$(RUN)/python -m tests.telemetry.demo $(ARGS)
@@ -122,13 +125,18 @@ clean: ## Remove everything that the targets made, environments included
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 GRPCURL_VERSION := v1.9.3
+NATS_VERSION := v2.15.2
 
-# What Go fetches and makes for it stays inside this checkout, unless GOCACHE and GOMODCACHE say where it is.
+# What Go fetches and makes for them stays inside this checkout, unless GOCACHE and GOMODCACHE say where it is.
+GO_INSTALL = @command -v go >/dev/null || { echo "$(@F) is built by Go, and there is none here: install it, or $(@F) itself" >&2; exit 1; }; \
+	GOBIN=$(CURDIR)/.tools/bin CGO_ENABLED=0 GOFLAGS="-modcacherw" GOCACHE=$${GOCACHE:-$(CURDIR)/.go/cache} \
+	GOMODCACHE=$${GOMODCACHE:-$(CURDIR)/.go/modules} go install
+
+.tools/bin/nats-server:
+	$(GO_INSTALL) -ldflags="-s -w" github.com/nats-io/nats-server/v2@$(NATS_VERSION)
+
 .tools/bin/grpcurl:
-	@command -v go >/dev/null || { echo "grpcurl is built by Go, and there is none here: install it, or grpcurl itself" >&2; exit 1; }
-	@GOBIN=$(CURDIR)/.tools/bin CGO_ENABLED=0 GOFLAGS="-modcacherw" GOCACHE=$${GOCACHE:-$(CURDIR)/.go/cache} \
-		GOMODCACHE=$${GOMODCACHE:-$(CURDIR)/.go/modules} \
-		go install -tags=grpcnotrace -ldflags="-s -w -X main.version=$(GRPCURL_VERSION)" github.com/fullstorydev/grpcurl/cmd/grpcurl@$(GRPCURL_VERSION)
+	$(GO_INSTALL) -tags=grpcnotrace -ldflags="-s -w -X main.version=$(GRPCURL_VERSION)" github.com/fullstorydev/grpcurl/cmd/grpcurl@$(GRPCURL_VERSION)
 
 # Asked before anything of ours is read by a Python that could not read it.
 define right-python

