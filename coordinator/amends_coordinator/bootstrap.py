@@ -255,7 +255,7 @@ def _open_exports(settings: Settings) -> Exports | None:
     where = ExportSettings(
         otlp_endpoint=settings.otlp_endpoint,
         prometheus_port=settings.prometheus_port,
-        prometheus_host=settings.host,
+        prometheus_host=settings.host.strip("[]"),
         ratio=settings.trace_ratio,
         slow_us=round(settings.trace_slow_s * 1e6),
         interval_s=settings.metrics_interval_s,

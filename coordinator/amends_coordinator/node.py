@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from amends_coordinator.settings import Settings
     from amends_coordinator.telemetry.exports import Exports
     from amends_coordinator.telemetry.happenings import Happening
+    from amends_coordinator.telemetry.tracing import SagaTraces
 
     Tell: TypeAlias = Callable[[Happening], None]
 
@@ -133,7 +134,7 @@ class Coordinator:
         beside = (
             asyncio.create_task(self._watch_health(), name="watch health"),
             asyncio.create_task(self._declared.run(), name="add declared participants"),
-            *([] if self._exports is None else [asyncio.create_task(self._measure(self._exports), name="measure")]),
+            *self._begin_exports(),
         )
         for task in beside:
             task.add_done_callback(_tell_of_fault)
@@ -158,11 +159,21 @@ class Coordinator:
                 _log.warning(names.LEDGER_UNAVAILABLE, **{names.ERROR: str(error)})
             _log.info(names.NODE_STOPPED, **{names.NODE: self.node})
 
+    def _begin_exports(self) -> list[asyncio.Task[None]]:
+        if self._exports is None:
+            return []
+        tasks = [asyncio.create_task(self._measure(self._exports), name="measure")]
+        if self._exports.traces is not None:
+            tasks.append(asyncio.create_task(self._emit_again(self._exports.traces), name="emit again"))
+        return tasks
+
+    async def _emit_again(self, traces: SagaTraces) -> None:
+        """Emit what a killed incarnation may have kept."""
+        with suppress(LedgerError):
+            await emit_again(self._ledger, traces, node=self.node)
+
     async def _measure(self, exports: Exports) -> None:
-        """Emit what a killed incarnation may have kept, then ask the ledger now and then what stands in it."""
-        if exports.traces is not None:
-            with suppress(LedgerError):
-                await emit_again(self._ledger, exports.traces, node=self.node)
+        """Ask the ledger now and then what stands in it."""
         exports.gauges.watch(last_pass=lambda: self._engine.last_pass_time, loads=self._participants.loads)
         while True:
             with suppress(LedgerError):  # told by the sweeper, which can't reach it either

@@ -161,6 +161,11 @@ class Settings(BaseSettings):
                 f"AMENDS_HOST is {self.host}: other machines could reach it, and there is no TLS yet; use a loopback "
                 "address, or accept that anybody may call it with AMENDS_INSECURE=true."
             )
+        if self.prometheus_port and self.prometheus_port == self.port:
+            faults.append(
+                f"AMENDS_PROMETHEUS_PORT is {self.prometheus_port}, and so is AMENDS_PORT: the page for Prometheus "
+                "needs a port of its own."
+            )
         if faults:
             raise SettingsError(faults)
 

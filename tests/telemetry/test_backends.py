@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from amends_coordinator.settings import SettingsError
 from scenario.v1.scenario_pb2 import ScenarioInput
 from tests.scenarios.inside import inside
 from tests.scenarios.raw import raw_steps
@@ -69,3 +70,10 @@ async def test_a_bad_backend_costs_no_speed_and_delays_no_stop(backend: Backend,
         with_bad, stop_s = await speed_and_stop(made(tmp_path / "bad"), endpoint)
     assert with_bad > with_good / 3, f"{with_bad:.0f} sagas/s beside {with_good:.0f}"
     assert stop_s < STOP_BOUND_S
+
+
+async def test_an_endpoint_that_is_no_url_is_a_sentence(tmp_path: Path) -> None:
+    """A start that can't be is refused with what to change, not with a traceback."""
+    with pytest.raises(SettingsError, match="AMENDS_OTLP_ENDPOINT"):
+        async with inside(made(tmp_path / "none"), otlp_endpoint="http://[nowhere"):
+            pass

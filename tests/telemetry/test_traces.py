@@ -96,7 +96,7 @@ async def test_a_committed_saga_is_one_trace_of_its_attempts(sink: Receiver, tmp
 
 
 async def test_what_is_called_once_a_saga_is_compensated_is_seen_too(sink: Receiver, tmp_path: Path) -> None:
-    """Attempts that end after their saga come after it, each once and as it went, not as it stood when the saga ended."""
+    """Attempts that end after their saga come after it, each once, as it went and not as it stood at that time."""
     saga = steps("a", retry=ONCE_MORE)
     saga.on_compensated("letter", Do(name="letter", amount=1), retry=ONCE_MORE)
     plan = {"a": [NO], "letter": [LOST, Reply(delay_s=0.1)]}

@@ -55,6 +55,11 @@ def test_what_does_not_go_together() -> None:
     assert [sentence.split()[0] for sentence in found] == ["AMENDS_HEARTBEAT_INTERVAL_S", "AMENDS_HOST"]
 
 
+def test_the_page_for_prometheus_has_a_port_of_its_own() -> None:
+    """One port for both would be reported as taken by somebody else."""
+    assert faults(port=9_464, prometheus_port=9_464)[0].startswith("AMENDS_PROMETHEUS_PORT is 9464")
+
+
 def test_other_machines_only_if_accepted() -> None:
     """Without TLS the coordinator listens on loopback only, unless the operator says otherwise."""
     assert "AMENDS_INSECURE=true" in faults(host="10.0.0.7")[0]

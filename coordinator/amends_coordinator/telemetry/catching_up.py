@@ -7,10 +7,12 @@ before it, or after it: ids are computed, so what arrives twice is one span for 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from amends_coordinator.core.ids import Instant
 from amends_coordinator.core.states import SagaState
+from amends_coordinator.ports.ledger import UnreadableSagaError
 from amends_coordinator.ports.listing import SagaFilter, Span
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ async def emit_again(ledger: Ledger, traces: SagaTraces, *, node: NodeId) -> int
         node: this incarnation.
 
     Raises:
-        LedgerUnavailableError: some were not emitted.
+        LedgerError: some were not emitted.
     """
     others = [row for row in await ledger.list_nodes() if row.node_id != node]
     signs = [row.started_time if row.heartbeat_time is None else row.heartbeat_time for row in others]
@@ -51,10 +53,11 @@ async def emit_again(ledger: Ledger, traces: SagaTraces, *, node: NodeId) -> int
         page = await ledger.list_sagas(wanted, limit=PAGE, before=before)
         looked_at += len(page.sagas)
         for stored in page.sagas:
-            whole = await ledger.load(stored.saga.id)
-            if whole is not None and whole.purged is None:
-                traces.saga_moved(whole.saga)
-                emitted += 1
+            with suppress(UnreadableSagaError):  # who looks at it is told; the others are seen all the same
+                whole = await ledger.load(stored.saga.id)
+                if whole is not None and whole.purged is None:
+                    traces.saga_moved(whole.saga)
+                    emitted += 1
         before = page.next
         if before is None:
             break

@@ -74,7 +74,7 @@ class Exports:
     """The exporters of one process, for all its incarnations.
 
     Raises:
-        ExportError: the exporter isn't installed, or the port for Prometheus is taken.
+        ExportError: the exporter isn't installed or refuses what is set, or the port for Prometheus is taken.
     """
 
     def __init__(self, settings: ExportSettings, *, clock: Clock, service_instance: str) -> None:
@@ -82,10 +82,19 @@ class Exports:
         resource = Resource.create({"service.name": SERVICE_NAME, "service.instance.id": service_instance})
         self.gauges = Gauges(clock)
         self._page = _Page(settings) if settings.prometheus_port else None
-        readers = [*_senders(settings), *([] if self._page is None else [self._page.reader])]
-        self._meters = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
+        try:
+            readers = [*_senders(settings), *([] if self._page is None else [self._page.reader])]
+            self._meters = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
+            self._processor = _span_processor(settings) if settings.otlp_endpoint else None
+        except Exception as error:
+            # OpenTelemetry's own settings are looked at there, each in its way.
+            if self._page is not None:
+                self._page.close()
+            raise ExportError(
+                f"OpenTelemetry refuses what AMENDS_OTLP_ENDPOINT ({settings.otlp_endpoint or 'not set'}) or its own "
+                f"variables (OTEL_…) say: {error}; correct them, or leave AMENDS_OTLP_ENDPOINT out"
+            ) from error
         self.metrics = Metrics(self._meters.get_meter("amends_coordinator"), self.gauges)
-        self._processor = _span_processor(settings) if settings.otlp_endpoint else None
         self.traces = (
             None
             if self._processor is None
