@@ -253,7 +253,10 @@ class Saga(_message.Message):
     """How often its row was written. Grows with every change."""
     @_builtins.property
     def input(self) -> _any_pb2.Any:
-        """The input it was started with. Unset once it is `purged`."""
+        """The input it was started with. Unset once it is `purged`. This holds for all payloads below, too: where people look
+        (`GetSaga`, `ListSagas`, `WatchSaga`, the operators' verbs), one that JSON has no words for, because its bytes don't
+        parse, is a `google.protobuf.BytesValue` whose type URL names its type before that; so it spoils nothing beside it.
+        """
 
     @_builtins.property
     def output(self) -> _any_pb2.Any:
