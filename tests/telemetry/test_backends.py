@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -10,12 +11,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from amends_coordinator.settings import SettingsError
+from amends_coordinator.system import SystemClock
+from amends_coordinator.telemetry.exports import Exports, ExportSettings
 from scenario.v1.scenario_pb2 import ScenarioInput
 from tests.scenarios.inside import inside
 from tests.scenarios.raw import raw_steps
 from tests.scenarios.sagas import steps
 from tests.telemetry.backends import absent, hangs, refuses
 from tests.telemetry.receiver import receiver
+from tests.unit.grpc_api.samples import compiled_errand, failed_saga
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +32,9 @@ pytestmark = pytest.mark.telemetry
 
 BOUND = timedelta(seconds=60)
 SAGAS = 150
+SAGAS_LEFT = 1_000
+"""Their spans are some batches, each of which waits for its own bound at a backend that hangs."""
+
 STOP_BOUND_S = 5.0
 """Fivefold: what is promised is a second."""
 
@@ -77,3 +85,20 @@ async def test_an_endpoint_that_is_no_url_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="AMENDS_OTLP_ENDPOINT"):
         async with inside(made(tmp_path / "none"), otlp_endpoint="http://[nowhere"):
             pass
+
+
+def exporting() -> list[threading.Thread]:
+    """The threads of OpenTelemetry that are there."""
+    return [thread for thread in threading.enumerate() if thread.name.startswith("Otel")]
+
+
+async def test_nothing_of_the_exporters_goes_on_once_they_are_closed() -> None:
+    """What hangs at a stop is cut off: a process whose connection is still being made would wait for it at its end."""
+    saga = failed_saga(compiled_errand()).saga
+    async with hangs() as endpoint:
+        exports = Exports(ExportSettings(otlp_endpoint=endpoint), clock=SystemClock(), service_instance="test")
+        assert exports.traces is not None
+        for _ in range(SAGAS_LEFT):
+            exports.traces.emit(saga)
+        await asyncio.to_thread(exports.close)
+        await eventually(lambda: not exporting(), what="the exporters' end", bound_s=4)

@@ -25,6 +25,8 @@ from amends_coordinator.telemetry.metrics import Metrics
 from amends_coordinator.telemetry.tracing import SagaTraces
 
 if TYPE_CHECKING:
+    from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
+    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.metrics.export import MetricReader
     from opentelemetry.sdk.trace import SpanProcessor
 
@@ -81,11 +83,12 @@ class Exports:
         _hear_complaints()
         resource = Resource.create({"service.name": SERVICE_NAME, "service.instance.id": service_instance})
         self.gauges = Gauges(clock)
+        self._exporters: list[OTLPSpanExporter | OTLPMetricExporter] = []
         self._page = _Page(settings) if settings.prometheus_port else None
         try:
-            readers = [*_senders(settings), *([] if self._page is None else [self._page.reader])]
+            readers = [*self._senders(settings), *([] if self._page is None else [self._page.reader])]
             self._meters = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
-            self._processor = _span_processor(settings) if settings.otlp_endpoint else None
+            self._processor = self._span_processor(settings) if settings.otlp_endpoint else None
         except Exception as error:
             # OpenTelemetry's own settings are looked at there, each in its way.
             if self._page is not None:
@@ -113,30 +116,33 @@ class Exports:
         if self._page is not None:
             self._page.close()
         closing.join(max(0.0, begin_s + SHUTDOWN_BOUND_S - time.monotonic()))
+        if closing.is_alive():
+            for exporter in self._exporters:
+                exporter.shutdown()  # gRPC would wait at the process's end for a connection that is still being made
+
+    def _span_processor(self, settings: ExportSettings) -> SpanProcessor:
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+
+        exporter = OTLPSpanExporter(settings.otlp_endpoint, timeout=EXPORT_TIMEOUT_S)
+        self._exporters.append(exporter)
+        return BatchSpanProcessor(
+            exporter, max_queue_size=SPAN_QUEUE, max_export_batch_size=SPAN_BATCH, schedule_delay_millis=1_000
+        )
+
+    def _senders(self, settings: ExportSettings) -> list[MetricReader]:
+        if not settings.otlp_endpoint:
+            return []
+        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
+        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+
+        exporter = OTLPMetricExporter(settings.otlp_endpoint, timeout=EXPORT_TIMEOUT_S)
+        self._exporters.append(exporter)
+        return [PeriodicExportingMetricReader(exporter, export_interval_millis=settings.interval_s * 1e3)]
 
     def _close(self) -> None:
         if self._processor is not None:
             self._processor.shutdown()
         self._meters.shutdown(timeout_millis=SHUTDOWN_BOUND_S * 1e3)
-
-
-def _span_processor(settings: ExportSettings) -> SpanProcessor:
-    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
-
-    exporter = OTLPSpanExporter(settings.otlp_endpoint, timeout=EXPORT_TIMEOUT_S)
-    return BatchSpanProcessor(
-        exporter, max_queue_size=SPAN_QUEUE, max_export_batch_size=SPAN_BATCH, schedule_delay_millis=1_000
-    )
-
-
-def _senders(settings: ExportSettings) -> list[MetricReader]:
-    if not settings.otlp_endpoint:
-        return []
-    from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
-    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-
-    exporter = OTLPMetricExporter(settings.otlp_endpoint, timeout=EXPORT_TIMEOUT_S)
-    return [PeriodicExportingMetricReader(exporter, export_interval_millis=settings.interval_s * 1e3)]
 
 
 class _Page:
