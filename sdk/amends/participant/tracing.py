@@ -7,6 +7,7 @@ call that carries no trace context gets none. The names are OpenTelemetry's sema
 
 from __future__ import annotations
 
+import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,8 @@ SERVER_FAULTS = frozenset(
 )
 """The codes by which a server says that something is wrong with itself; a clear no is none of them."""
 
+log = logging.getLogger("amends.participant")
+
 _propagator = TraceContextTextMapPropagator()
 _tracer = trace.get_tracer("amends")
 
@@ -85,13 +88,28 @@ def step_span(method: str, step: StepContext | None) -> Generator[StepSpan]:
     if step.tracestate is not None:
         carrier["tracestate"] = step.tracestate
     above = _propagator.extract(carrier)
-    span = _tracer.start_span(method, context=above, kind=SpanKind.SERVER, attributes=_attributes(method, step))
-    token = telemetry_context.attach(trace.set_span_in_context(span, above))
+    span: Span | None = None
+    with _told_only(method):
+        span = _tracer.start_span(method, context=above, kind=SpanKind.SERVER, attributes=_attributes(method, step))
+    token = telemetry_context.attach(above if span is None else trace.set_span_in_context(span, above))
     try:
         yield StepSpan(span)
     finally:
         telemetry_context.detach(token)
-        span.end()
+        if span is not None:
+            with _told_only(method):
+                span.end()
+
+
+@contextmanager
+def _told_only(method: str) -> Generator[None]:
+    """A sampler or a span processor of the author's may raise: that is no reason to fail the call, nor to lose what it
+    did.
+    """
+    try:
+        yield
+    except Exception:
+        log.exception("the span of %s failed; the call goes on", method)
 
 
 def _attributes(method: str, step: StepContext) -> dict[str, str | int]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
@@ -19,7 +19,8 @@ from tests.integration.participant.calls import RESERVE, Behaviour, PlainInvento
 from tests.integration.participant.test_answers import answer_of, reserve, serving_servicer
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.context import Context
+    from opentelemetry.sdk.trace import ReadableSpan, Span
 
 pytestmark = pytest.mark.telemetry
 
@@ -99,6 +100,38 @@ async def test_a_plain_handler_has_its_span_in_its_thread(exported: InMemorySpan
     span = the_span(exported)
     assert span.context is not None
     assert current == [span.context.span_id]
+
+
+class Failing(SpanProcessor):
+    """A span processor with a fault of its own, at a span's beginning or at its end."""
+
+    def __init__(self, method: str) -> None:
+        self._method = method
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        """See the class."""
+        self._fail("on_start")
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """See the class."""
+        self._fail("on_end")
+
+    def _fail(self, method: str) -> None:
+        if method == self._method:
+            raise RuntimeError("planted")
+
+
+@pytest.mark.parametrize("method", ["on_start", "on_end"])
+async def test_a_fault_of_the_telemetry_costs_no_call(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    """What the handler did is answered, whatever becomes of its span."""
+    provider = TracerProvider()
+    provider.add_span_processor(Failing(method))
+    monkeypatch.setattr(tracing, "_tracer", provider.get_tracer("test"))
+
+    async def behaviour(request: ReserveRequest, context: ReserveContext) -> ReserveResponse:
+        return ReserveResponse(reservation_id=request.sku)
+
+    assert (await answer_of(behaviour, TRACED)).code is grpc.StatusCode.OK
 
 
 async def test_no_trace_no_span(exported: InMemorySpanExporter) -> None:
