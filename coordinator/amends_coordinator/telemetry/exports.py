@@ -25,8 +25,6 @@ from amends_coordinator.telemetry.metrics import Metrics
 from amends_coordinator.telemetry.tracing import SagaTraces
 
 if TYPE_CHECKING:
-    from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
-    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.metrics.export import MetricReader
     from opentelemetry.sdk.trace import SpanProcessor
 
@@ -83,7 +81,7 @@ class Exports:
         _hear_complaints()
         resource = Resource.create({"service.name": SERVICE_NAME, "service.instance.id": service_instance})
         self.gauges = Gauges(clock)
-        self._exporters: list[OTLPSpanExporter | OTLPMetricExporter] = []
+        self._exporters: list[Any] = []  # Any: the two share no type, and their `shutdown` has none
         self._page = _Page(settings) if settings.prometheus_port else None
         try:
             readers = [*self._senders(settings), *([] if self._page is None else [self._page.reader])]

@@ -22,6 +22,7 @@ from amends.participant.guards import Answer
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from opentelemetry.context import Context
     from opentelemetry.trace import Span
 
     from amends.participant.context import StepContext
@@ -47,6 +48,8 @@ SERVER_FAULTS = frozenset(
     }
 )
 """The codes by which a server says that something is wrong with itself; a clear no is none of them."""
+
+FAILED = "the span of %s failed; the call goes on"
 
 log = logging.getLogger("amends.participant")
 
@@ -88,28 +91,32 @@ def step_span(method: str, step: StepContext | None) -> Generator[StepSpan]:
     if step.tracestate is not None:
         carrier["tracestate"] = step.tracestate
     above = _propagator.extract(carrier)
-    span: Span | None = None
-    with _told_only(method):
-        span = _tracer.start_span(method, context=above, kind=SpanKind.SERVER, attributes=_attributes(method, step))
+    span = _begun(method, step, above)
     token = telemetry_context.attach(above if span is None else trace.set_span_in_context(span, above))
     try:
         yield StepSpan(span)
     finally:
         telemetry_context.detach(token)
         if span is not None:
-            with _told_only(method):
-                span.end()
+            _end(method, span)
 
 
-@contextmanager
-def _told_only(method: str) -> Generator[None]:
-    """A sampler or a span processor of the author's may raise: that is no reason to fail the call, nor to lose what it
-    did.
-    """
+# A sampler or a span processor of the author's may raise: no reason to fail the call, nor to lose what it did.
+
+
+def _begun(method: str, step: StepContext, above: Context) -> Span | None:
     try:
-        yield
+        return _tracer.start_span(method, context=above, kind=SpanKind.SERVER, attributes=_attributes(method, step))
     except Exception:
-        log.exception("the span of %s failed; the call goes on", method)
+        log.exception(FAILED, method)
+        return None
+
+
+def _end(method: str, span: Span) -> None:
+    try:
+        span.end()
+    except Exception:
+        log.exception(FAILED, method)
 
 
 def _attributes(method: str, step: StepContext) -> dict[str, str | int]:
