@@ -18,7 +18,6 @@ from amends_coordinator.engine.shares import Shares
 from amends_coordinator.engine.standing import Standing, participants_of
 from amends_coordinator.engine.sweeper import Sweeper
 from amends_coordinator.engine.tidings import tell
-from amends_coordinator.engine.unbroken import Unbroken
 from amends_coordinator.engine.verbs import Verbs
 from amends_coordinator.engine.watching import Watching
 from amends_coordinator.ports.driving import StoppingError
@@ -88,7 +87,6 @@ class Engine:
         self._retention = Retention(self._around, emptied=self._drivers.forget_ends)
         self.verbs = Verbs(self._around, ids, nudge=self.nudge)
         """Carries out what people ask of sagas."""
-        self._unbroken = Unbroken()
         self._stopping = False
         self._starting = 0  # on their way into the ledger, and into memory then
 
@@ -134,10 +132,6 @@ class Engine:
             raise StoppingError("this coordinator is stopping and takes no new work")
         definition = self._catalog.compiled(request.definition)
         saga = self._new_saga(request, definition.plan)
-        return await self._unbroken.run(self._start(saga, definition))
-
-    async def _start(self, saga: Saga, definition: CompiledDefinition) -> ledgers.Started:
-        """Insert a saga, and drive it where there is room for it."""
         names = participants_of(saga, definition, self._around.directory)
         standing = Standing(self._shares)
         if self._sweeper.behind or len(self._drivers) + self._starting >= self._around.settings.max_running_sagas:

@@ -15,7 +15,7 @@ from tests.unit.engine.rig import rig, succeed
 
 if TYPE_CHECKING:
     from amends_coordinator.core.answer import Answer
-    from amends_coordinator.ports.ledger import NewSaga, Started, Write
+    from amends_coordinator.ports.ledger import Write
     from amends_coordinator.ports.participants import CallRequest
     from amends_coordinator.ports.repairs import AuditEntry
 
@@ -24,7 +24,7 @@ SAGA = SagaId("s")
 
 
 class Gated(MemoryLedger):
-    """Writes a start or a verb at once, and holds its answer back; before a driver's write it waits, too."""
+    """Writes a verb at once, and holds its answer back; before a driver's write it waits, too."""
 
     def __init__(self, *held: str) -> None:
         super().__init__()
@@ -35,12 +35,6 @@ class Gated(MemoryLedger):
         if what in self.held:
             self.reached.set()
             await self.gate.wait()
-
-    async def start(self, new: NewSaga) -> Started:
-        """See the port."""
-        started = await super().start(new)
-        await self._hold("start")
-        return started
 
     async def append(self, write: Write) -> int:
         """See the port."""
@@ -95,17 +89,3 @@ async def test_what_a_client_asked_for_that_went_away_is_told() -> None:
         ledger.gate.set()
         ended = await stage.end("s")
         assert stage.telemetry.moved == [ended.saga.state]
-
-
-async def test_a_saga_whose_starter_went_away_is_told_and_driven() -> None:
-    """L1: it is durable, so it counts as started, and it goes on at once."""
-    ledger = Gated("start")
-    async with rig(ledger, sweep_interval_s=3_600.0) as stage:
-        starting = asyncio.create_task(stage.start("s", "a"))
-        await ledger.reached.wait()
-        starting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await starting
-        ledger.gate.set()
-        assert (await stage.end("s")).saga.state is SagaState.COMMITTED
-        assert stage.telemetry.started == ["s"]
