@@ -9,6 +9,7 @@ import grpc
 import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.wrappers_pb2 import BytesValue
 
 from amends.v1 import registry_service_pb2, saga_definition_pb2
 from amends.v1 import saga_service_pb2 as pb
@@ -272,9 +273,17 @@ async def test_what_gRPC_itself_refuses(served: Inside) -> None:
     assert broken.reason == "INVALID_REQUEST"
 
 
-async def test_odd_inputs_that_are_well_formed_are_kept(tmp_path: Path) -> None:
-    """NUL, escapes, the largest numbers: a payload is bytes, and the client gets them back as they are."""
-    odd = ScenarioInput(amount=-(2**63), note="a\0b\x1b[31m\u202e" * 50, delay=Duration(seconds=2**63 - 1, nanos=-1))
+NO_JSON = Duration(seconds=2**63 - 1, nanos=-1)
+
+
+@pytest.mark.parametrize(
+    "delay", [Duration(seconds=-1, nanos=-1), NO_JSON], ids=["in range", "of which JSON knows nothing"]
+)
+async def test_odd_inputs_that_are_well_formed_are_kept(delay: Duration, tmp_path: Path) -> None:
+    """NUL, escapes, the largest numbers: a payload is bytes, and the client gets them back as they are; as bytes, where
+    people's tools could not show them.
+    """
+    odd = ScenarioInput(amount=-(2**63), note="a\0b\x1b[31m\u202e" * 50, delay=delay)
     async with inside(tmp_path) as coordinator:
         definition = errand(name="odd")
         definition.input_type = "scenario.v1.ScenarioInput"
@@ -289,8 +298,13 @@ async def test_odd_inputs_that_are_well_formed_are_kept(tmp_path: Path) -> None:
         assert (await coordinator.sagas.StartSaga(request)).started
         saga = (await coordinator.sagas.GetSaga(pb.GetSagaRequest(saga_id="odd"))).saga
         assert not (await coordinator.sagas.StartSaga(request)).started
-    kept = ScenarioInput()
-    assert saga.input.Unpack(kept)
+    kept, raw = ScenarioInput(), BytesValue()
+    if delay == NO_JSON:
+        assert saga.input.type_url == f"{anything.type_url}/google.protobuf.BytesValue"
+        assert saga.input.Unpack(raw)
+        kept = ScenarioInput.FromString(raw.value)
+    else:
+        assert saga.input.Unpack(kept)
     assert kept == odd
     assert dict(saga.labels) == labels
 
