@@ -8,6 +8,7 @@ a shutdown. Their modules take half a second to import, so nothing of them is lo
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from dataclasses import dataclass
@@ -186,7 +187,18 @@ class Complaints(logging.Handler):
         now_s = time.monotonic()
         if now_s >= self._quiet_until_s:
             self._quiet_until_s = now_s + QUIET_S
-            _log.warning(names.EXPORT_FAILED, **{names.ERROR: record.getMessage()[:TEXT_LIMIT]})
+            _log.warning(names.EXPORT_FAILED, **{names.ERROR: without_headers(record.getMessage())[:TEXT_LIMIT]})
+
+
+def without_headers(text: str) -> str:
+    """The text without what the environment says in OpenTelemetry's headers: a key for the backend may be there, and an
+    exporter that can't read it quotes it.
+    """
+    said = [value for name, value in os.environ.items() if name.startswith("OTEL_") and name.endswith("_HEADERS")]
+    secrets = {part.strip() for value in said for part in (value, *value.split(","), *value.partition("=")[2:])}
+    for secret in sorted(filter(None, secrets), key=len, reverse=True):
+        text = text.replace(secret, "…")
+    return text
 
 
 def _hear_complaints() -> None:
