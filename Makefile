@@ -14,7 +14,7 @@ PROTO_VENV := .venv-proto
 LOCK_VENV := .venv-lock
 RUN := $(VENV)/bin
 # Tests at once; ARGS goes to pytest as it is.
-WORKERS ?= 2
+WORKERS ?= 3
 ARGS ?=
 
 # Caches of the tools, kept inside the checkout too.
@@ -35,6 +35,10 @@ demo: $(VENV)/.ready ## Start the coordinator and the shop, run four orders, che
 .PHONY: test
 test: $(VENV)/.ready ## Run the tests; ARGS="-m timeline" or ARGS="tests/unit -k name" chooses
 	@$(RUN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+.PHONY: conformance
+conformance: $(VENV)/.ready ## The suites of every port, the barrier and the outbox on all combinations of database and session
+	@EVERY_RIG=1 $(RUN)/python -m pytest -n $(WORKERS) tests/conformance $(ARGS)
 
 .PHONY: check
 check: check-style check-types check-imports check-protos check-fresh check-tidy ## Everything that can be judged without running sagas
@@ -77,6 +81,10 @@ proto-go: $(PROTO_VENV)/.ready ## Generate the Go code of participants/go from t
 
 .PHONY: grpcurl
 grpcurl: .tools/bin/grpcurl ## Build the grpcurl that the tests and docs/grpcurl.md use (needs Go)
+
+.PHONY: go-participant
+go-participant: $(VENV)/.ready ## Build the participant in Go as its tests do (needs Go)
+	@$(RUN)/python -c 'from tests.participants.go_points import built; print(built())'
 
 .PHONY: nats-server
 nats-server: .tools/bin/nats-server ## Build the NATS server that the outbox's tests use (needs Go)

@@ -1,4 +1,4 @@
-"""Every test of this folder runs on each database, with each kind of session."""
+"""Every test of this folder runs on each database; with each kind of session on both by `make conformance`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import pytest_asyncio
 from sqlalchemy import create_engine, text
 
 from tests.conformance.barrier.stage import Rig, Stage, make_tables, rig_at, staged
+from tests.conformance.combinations import combinations
 from tests.postgres import PostgresServer
 
-RIGS = ("sqlite-async", "sqlite-plain", "postgresql-async", "postgresql-plain")
+RIGS = combinations(
+    ("sqlite-async", "sqlite-plain", "postgresql-async", "postgresql-plain"), short=("sqlite-plain", "postgresql-async")
+)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,6 @@
-"""Every test of this folder that asks for a rig runs once per database and kind of session."""
+"""Every test of this folder that asks for a rig runs on each database; with each kind of session on both by
+`make conformance`.
+"""
 
 from __future__ import annotations
 

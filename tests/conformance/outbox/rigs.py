@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from amends import outbox
 from amends.outbox.tables import OUTBOX
+from tests.conformance.combinations import combinations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -21,7 +22,9 @@ T = TypeVar("T")
 
 Sessions: TypeAlias = "sessionmaker[Session] | async_sessionmaker[AsyncSession]"
 
-KINDS = ("sqlite-sync", "sqlite-async", "postgresql-sync", "postgresql-async")
+KINDS = combinations(
+    ("sqlite-sync", "sqlite-async", "postgresql-sync", "postgresql-async"), short=("sqlite-sync", "postgresql-async")
+)
 
 
 class Rig:
