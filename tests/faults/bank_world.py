@@ -43,7 +43,6 @@ class BankWorld:
     def __init__(self) -> None:
         self._left = AsyncExitStack()
         self._data = Path()
-        self._databases: dict[str, Database] = {}
 
     async def __aenter__(self) -> Self:
         self._data = Path(self._left.enter_context(new_folder()))
@@ -74,13 +73,10 @@ class BankWorld:
         assert credited == (1 if moved else 0), f"money was credited {credited} times"
 
     def _open(self, name: str) -> Database:
-        # Once: a process that begins anew finds its database as it was. Made again, it would wait on the loop for the
-        # lock of somebody who needs the loop.
-        if name not in self._databases:
-            database = self._databases[name] = open_database(database_path(self._data, name), TABLES)
-            self._left.push_async_callback(database.close)
-            open_accounts(database.engine, (ACCOUNTS[name],))
-        return self._databases[name]
+        database = open_database(database_path(self._data, name), TABLES)
+        self._left.push_async_callback(database.close)
+        open_accounts(database.engine, (ACCOUNTS[name],))
+        return database
 
     def _number(self, name: str, asked: str) -> int:
         ((number,),) = query(database_path(self._data, name), asked)

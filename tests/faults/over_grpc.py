@@ -57,7 +57,7 @@ class RealStage:
         """Killed coordinators are played on virtual time, and as real processes by tests of their own."""
         raise NotImplementedError
 
-    def restart(self, participant: str | None = None) -> None:
+    async def restart(self, participant: str | None = None) -> None:
         """Processes that die are played on virtual time; here they live on."""
 
     def timeline(self) -> str:

@@ -54,7 +54,6 @@ class ShopWorld:
     def __init__(self) -> None:
         self._left = AsyncExitStack()
         self._data = Path()
-        self._databases: dict[str, Database] = {}
 
     async def __aenter__(self) -> Self:
         self._data = Path(self._left.enter_context(new_folder()))
@@ -91,13 +90,10 @@ class ShopWorld:
         return read_books(self._data)
 
     def _open(self, name: str, service: Service) -> Database:
-        # Once: a process that begins anew finds its database as it was. Made again, it would wait on the loop for the
-        # lock of somebody who needs the loop.
-        if name not in self._databases:
-            database = self._databases[name] = open_database(database_path(self._data, name), service.tables)
-            self._left.push_async_callback(database.close)
-            service.prepare(database.engine)
-        return self._databases[name]
+        database = open_database(database_path(self._data, name), service.tables)
+        self._left.push_async_callback(database.close)
+        service.prepare(database.engine)
+        return database
 
 
 ORDER = FaultMatrix(order, input=TEAPOT, world=ShopWorld)

@@ -51,7 +51,7 @@ class Scene(Protocol):
         """The same, as soon as whoever calls this has gone on."""
         ...
 
-    def restart(self, participant: str) -> None:
+    async def restart(self, participant: str) -> None:
         """End a participant's process and begin another one: what it had in memory is gone."""
         ...
 
@@ -182,7 +182,7 @@ class DiesBeforeReply(_AtCalls):
 
     async def strike(self, scene: Scene, site: CallSite, send: Send) -> Answer:
         await send()
-        scene.restart(site.participant)
+        await scene.restart(site.participant)
         return answers.lost("the participant's process died before its reply had left")
 
 

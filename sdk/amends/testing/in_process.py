@@ -93,6 +93,12 @@ class InProcessServer:
         for task in tuple(self._running):
             task.cancel()
 
+    async def end_all(self) -> None:
+        """Cancel every call, and wait until each has let go of what it held, such as a transaction."""
+        while self._running:
+            self.cancel_all()
+            await asyncio.wait(tuple(self._running))
+
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._running.pop(task, None)
         if not task.cancelled():

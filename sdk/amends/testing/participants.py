@@ -62,13 +62,16 @@ class Participant:
             channel=self._server.channel(),
         )
 
-    def die(self, servicers: Sequence[object] | None = None) -> None:
-        """All that its process was doing ends.
+    async def die(self) -> None:
+        """All that its process was doing ends, and what it held is free, as the operating system sees to it."""
+        await self._server.end_all()
+
+    def begin_anew(self, servicers: Sequence[object] | None = None) -> None:
+        """Another process is there, which takes the calls from now on.
 
         Args:
-            servicers: of the process that follows; what the old ones had in memory is gone. None: the same ones.
+            servicers: what it made when it started; what the old ones had in memory is gone. None: the same ones.
         """
-        self._server.cancel_all()
         if servicers is not None:
             self._services = _services_of(servicers)
         self._process = self._begin_process()

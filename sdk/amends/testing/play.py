@@ -88,7 +88,7 @@ class Stage(Protocol):
         """End the coordinator as SIGKILL would; another one takes over by itself."""
         ...
 
-    def restart(self, participant: str | None = None) -> None:
+    async def restart(self, participant: str | None = None) -> None:
         """End a participant's process, or those of all, and begin new ones, which have nothing in memory."""
         ...
 
@@ -150,9 +150,9 @@ class Play:
         """See `faults.Scene`."""
         self._in_task(self._abort())
 
-    def restart(self, participant: str) -> None:
+    async def restart(self, participant: str) -> None:
         """See `faults.Scene`."""
-        self._stage.restart(participant)
+        await self._stage.restart(participant)
 
     def keep(self, send: Send) -> None:
         """See `faults.Scene`."""
@@ -254,7 +254,7 @@ class Play:
         self.script.lift()
         calls = len(self.script.calls)
         if self._kept:
-            self._stage.restart()  # who knows an old key only by heart has forgotten it by now
+            await self._stage.restart()  # who knows an old key only by heart has forgotten it by now
         await self.arrive()
         await asyncio.sleep(self._pace.rest_s)
         now = await self._stage.client.get(SAGA_ID)

@@ -259,11 +259,16 @@ class Rehearsal:
         self._replacing = asyncio.create_task(self._replace(killed, restart_after), name="replace coordinator")
         self._replacing.add_done_callback(self._replaced)
 
-    def restart(self, participant: str) -> None:
-        """End the process of a participant with all that it is doing; another one is there at once, see `restarted`."""
-        servicers = None if self._restarted is None else self._restarted()[participant]
-        self._participants[participant].die(servicers)
-        self.note(ParticipantRestarted(participant))
+    async def restart(self, *participants: str) -> None:
+        """End the processes of participants with all that they are doing; once they have ended others are there, see
+        `restarted`.
+        """
+        for name in participants:
+            await self._participants[name].die()
+        begun = None if self._restarted is None else self._restarted()
+        for name in participants:
+            self._participants[name].begin_anew(None if begun is None else begun[name])
+            self.note(ParticipantRestarted(name))
 
     @property
     def participants(self) -> Sequence[str]:
@@ -350,8 +355,8 @@ class Rehearsal:
         return next((handler for handler in found if handler is not None), None)
 
     def _participant_died(self, name: str) -> None:
-        """Its process ends with everything that it was doing, and another one is there at once."""
-        self._loop.call_soon_threadsafe(self.restart, name)
+        """Its process ends with everything that it was doing, and then another one is there."""
+        self._loop.call_soon_threadsafe(lambda: self.later(self.restart(name)))
 
     def _forget(self, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(task, None)

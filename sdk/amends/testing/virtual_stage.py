@@ -53,10 +53,9 @@ class VirtualStage:
         """See `play.Stage`."""
         self._rehearsal.kill()
 
-    def restart(self, participant: str | None = None) -> None:
+    async def restart(self, participant: str | None = None) -> None:
         """See `play.Stage`."""
-        for name in self._rehearsal.participants if participant is None else (participant,):
-            self._rehearsal.restart(name)
+        await self._rehearsal.restart(*(self._rehearsal.participants if participant is None else (participant,)))
 
     def timeline(self) -> str:
         """See `play.Stage`."""

@@ -26,6 +26,7 @@ from amends.testing import (
     Rehearsal,
     Replied,
     Written,
+    held,
     run,
 )
 from amends_coordinator.core.ids import NodeId
@@ -322,6 +323,51 @@ def test_a_client_lives_through_the_death_of_its_coordinator() -> None:
             assert 3 < asyncio.get_running_loop().time() < 8
 
     run(main)
+
+
+class Holding(Steps):
+    """Its first call holds something of its process until it is cancelled, and takes a moment to let go of it."""
+
+    held = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = asyncio.Event()
+
+    async def Do(self, request: DoRequest, context: Context) -> DoResponse:
+        """An action."""
+        self.seen.append(current_step())
+        if len(self.seen) == 1:
+            Holding.held = True
+            self.begun.set()
+            try:
+                with held():
+                    await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0)
+                Holding.held = False
+        return DoResponse(effect_id="e-1")
+
+
+def test_a_process_begins_when_the_one_before_it_has_ended() -> None:
+    """L1: what a dead process had locked is free when the next one starts, as it is where processes are real; a world
+    that opens its database then would wait on the loop for a handler that needs the loop.
+    """
+    began_with: list[bool] = []
+
+    def processes() -> dict[str, list[Steps]]:
+        began_with.append(Holding.held)
+        return {"steps": [Steps()]}
+
+    async def main() -> None:
+        async with Rehearsal({"steps": [first := Holding()]}, restarted=processes) as rehearsal:
+            handle = await rehearsal.client.start(steps("a"), INPUT)
+            await first.begun.wait()
+            await rehearsal.restart("steps")
+            assert isinstance(await handle.wait(), Committed)
+
+    run(main)
+    assert began_with == [False]
 
 
 class Guarding(Steps):
