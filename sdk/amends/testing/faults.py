@@ -8,6 +8,7 @@ the participant before it commits. What it holds back arrives when the matrix sa
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from enum import Enum
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
@@ -100,15 +101,15 @@ class Trouble:
         """In the participant, just before a guard commits."""
 
 
-class _AtCalls(Trouble):
+class _AtCalls(Trouble, ABC):
     """A trouble with calls only."""
 
     async def call(self, scene: Scene, site: CallSite, send: Send) -> Answer | None:
         return await self.strike(scene, site, send) if self.strikes(site.step, site.direction) else None
 
+    @abstractmethod
     async def strike(self, scene: Scene, site: CallSite, send: Send) -> Answer:
         """What it makes of the call."""
-        raise NotImplementedError
 
 
 class RequestLost(_AtCalls):
@@ -297,7 +298,7 @@ _ANNOUNCED = frozenset({Moment.BEFORE_INTENT, Moment.AFTER_INTENT})
 _BEFORE = frozenset({Moment.BEFORE_INTENT, Moment.BEFORE_RECORD})
 
 
-class _AtWrites(Trouble):
+class _AtWrites(Trouble, ABC):
     """A trouble with a write about one call."""
 
     def __init__(self, step: str, direction: str = ACTION, *, moment: Moment) -> None:
@@ -319,9 +320,9 @@ class _AtWrites(Trouble):
         if self._moment not in _BEFORE and self._is_it(site):
             await self.strike(scene)
 
+    @abstractmethod
     async def strike(self, scene: Scene) -> None:
         """What happens then."""
-        raise NotImplementedError
 
 
 class Killed(_AtWrites):

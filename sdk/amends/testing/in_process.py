@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+STREAMED = (
+    "a rehearsal carries no calls that stream their requests: no method of the coordinator does, and none can be a "
+    "step; call such a method of your service over gRPC"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class CallDetails(grpc.HandlerCallDetails):
@@ -160,11 +165,11 @@ class InProcessChannel(grpc.aio.Channel):
 
     def stream_unary(self, *_: Any, **__: Any) -> Any:
         """Requests are never streamed."""
-        raise NotImplementedError
+        raise NotImplementedError(STREAMED)
 
     def stream_stream(self, *_: Any, **__: Any) -> Any:
         """Requests are never streamed."""
-        raise NotImplementedError
+        raise NotImplementedError(STREAMED)
 
 
 @dataclass(frozen=True, slots=True)
