@@ -58,25 +58,36 @@ def saga_summary(
     stored: StoredSaga, definition: CompiledDefinition, *, steps_done: frozenset[StepName] | None = None
 ) -> saga_pb2.Saga:
     """A saga without its ledger rows, as lists and starts answer it. `steps_done`: where its intents aren't there."""
-    # Written field by field into the one message: what is made first and copied in costs twice as much, and every start
-    # is answered with this.
-    saga = stored.saga
-    message = saga_pb2.Saga(
-        saga_id=saga.id,
-        definition_name=saga.plan.name,
-        definition_version=saga.plan.version,
-        state=SAGA_STATES[saga.state],
-        compensations_owed=saga.compensations_owed,
-        attention_required=saga.attention_required,
-        unproven=saga.unproven,
-        point_of_no_return_passed=saga.point_of_no_return_passed,
-        abort_requested=saga.abort_requested,
-        node=stored.owner or "",
-        traceparent=saga.traceparent,
-        step_count=len(saga.plan.steps),
-        succeeded_step_count=_done_count(saga, steps_done),
-        write_count=stored.version,
-    )
+    message = saga_pb2.Saga()
+    write_summary(message, stored, definition, steps_done=steps_done)
+    return message
+
+
+def write_summary(
+    message: saga_pb2.Saga,
+    stored: StoredSaga,
+    definition: CompiledDefinition,
+    *,
+    steps_done: frozenset[StepName] | None = None,
+) -> None:
+    """Write a saga without its ledger rows into an empty message."""
+    # Field by field into the one message that is sent: what is made first and copied in costs twice as much, and every
+    # start is answered with this.
+    saga, plan = stored.saga, stored.saga.plan
+    message.saga_id = saga.id
+    message.definition_name = plan.name
+    message.definition_version = plan.version
+    message.state = SAGA_STATES[saga.state]
+    message.step_count = len(plan.steps)
+    message.succeeded_step_count = _done_count(saga, steps_done)
+    message.write_count = stored.version
+    message.compensations_owed = saga.compensations_owed
+    message.attention_required = saga.attention_required
+    message.unproven = saga.unproven
+    message.point_of_no_return_passed = saga.point_of_no_return_passed
+    message.abort_requested = saga.abort_requested
+    message.node = stored.owner or ""
+    message.traceparent = saga.traceparent
     if stored.purged is None:
         _write_any(message.input, definition.input_type, saga.input)
     else:
@@ -95,7 +106,6 @@ def saga_summary(
     _write_time(message.deadline_time, saga.deadline_time)
     if saga.output is not None and definition.output_type is not None:
         _write_any(message.output, definition.output_type, saga.output)
-    return message
 
 
 def _done_count(saga: Saga, steps_done: frozenset[StepName] | None) -> int:
@@ -116,10 +126,16 @@ def saga_with_rows(stored: StoredSaga, definition: CompiledDefinition, *, ledger
 
 def saga_with_dead_letters(stored: StoredSaga, definition: CompiledDefinition) -> saga_pb2.Saga:
     """A saga with its dead letters: all that one who waited for its end has to know."""
-    message = saga_summary(stored, definition)
+    message = saga_pb2.Saga()
+    write_with_dead_letters(message, stored, definition)
+    return message
+
+
+def write_with_dead_letters(message: saga_pb2.Saga, stored: StoredSaga, definition: CompiledDefinition) -> None:
+    """Write a saga with its dead letters into an empty message."""
+    write_summary(message, stored, definition)
     for letter in stored.saga.dead_letters:
         message.dead_letters.append(_dead_letter(stored, letter))
-    return message
 
 
 def definition_message(stored: StoredDefinition) -> saga_definition_pb2.SagaDefinition:

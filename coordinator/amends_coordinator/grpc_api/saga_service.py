@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from amends.v1 import saga_service_pb2 as pb
 from amends_coordinator.core.definition import StoredDefinition
-from amends_coordinator.core.ids import DefinitionVersion, SagaId
-from amends_coordinator.definitions.errors import PayloadError
+from amends_coordinator.core.ids import DefinitionVersion
 from amends_coordinator.definitions.registration import resolve
-from amends_coordinator.engine.hashing import is_hash_of
 from amends_coordinator.grpc_api.definition_list import definition_page
-from amends_coordinator.grpc_api.errors import SagaIdInUseError, SagaNotFoundError
+from amends_coordinator.grpc_api.errors import SagaNotFoundError
 from amends_coordinator.grpc_api.mapping import (
     definition_message,
-    saga_summary,
     saga_with_dead_letters,
     saga_with_rows,
 )
@@ -30,11 +26,8 @@ from amends_coordinator.grpc_api.validation import (
     REASON_LIMIT_BYTES,
     VERSION,
     Checks,
-    type_name,
 )
 from amends_coordinator.grpc_api.watching import watch_saga
-from amends_coordinator.ports.driving import StartRequest
-from amends_coordinator.ports.ledger import LedgerUnavailableError, Started
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -42,13 +35,13 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
     from amends.v1 import saga_definition_pb2
-    from amends_coordinator.definitions.compiled import CompiledDefinition
     from amends_coordinator.engine.registry import Registry
     from amends_coordinator.grpc_api.handlers import Context
     from amends_coordinator.grpc_api.known_definitions import KnownDefinitions
+    from amends_coordinator.grpc_api.starting import Starting
     from amends_coordinator.ports.clock import Clock
     from amends_coordinator.ports.driving import Driving, Operating
-    from amends_coordinator.ports.ledger import Ledger, StoredSaga
+    from amends_coordinator.ports.ledger import Ledger
 
 
 class SagaService:
@@ -62,21 +55,20 @@ class SagaService:
         ledger: Ledger,
         registry: Registry,
         definitions: KnownDefinitions,
+        starting: Starting,
         clock: Clock,
         ledger_name: str,
-        payload_limit_bytes: int,
     ) -> None:
         self._driving = driving
         self._operating = operating
         self._ledger = ledger
         self._registry = registry
         self._definitions = definitions
+        self._starting = starting
         self._served_sagas = ServedSagas(ledger=ledger, registry=registry)
         self._clock = clock
         self._ledger_name = ledger_name
-        self._payload_limit_bytes = payload_limit_bytes
         self._resolving = asyncio.Lock()
-        self._starting: set[asyncio.Task[Started]] = set()
 
     async def RegisterSagaDefinition(
         self, request: pb.RegisterSagaDefinitionRequest, _: Context
@@ -115,32 +107,7 @@ class SagaService:
 
     async def StartSaga(self, request: pb.StartSagaRequest, context: Context) -> pb.StartSagaResponse:
         """Start a saga, or answer the one that was started with the same definition's name and an equal input."""
-        wait_s = self._check_start(request)
-        definition = await self._definitions.get(request.definition_name, request.definition_version)
-        compiled = self._definitions.compiled(definition)
-        try:
-            canonical = compiled.canonical_input(type_name(request.input), request.input.value)
-            compiled.chosen_participants(canonical)
-        except PayloadError:
-            # It may be the repeated start of a saga whose definition took another input at its time.
-            existing = await self._ledger.load(SagaId(request.saga_id)) if request.saga_id else None
-            if existing is None:
-                raise
-            return await self._answer_existing(request, existing, wait_s)
-        trace = trace_context(context.invocation_metadata())
-        started = await self._start(
-            StartRequest(
-                saga_id=SagaId(request.saga_id) if request.saga_id else None,
-                definition=definition,
-                input=canonical,
-                labels=dict(request.labels),
-                traceparent=trace.traceparent,
-                tracestate=trace.tracestate,
-            )
-        )
-        if not started.started:
-            return await self._answer_existing(request, started.stored, wait_s)
-        return await self._answer(started, compiled, wait_s)
+        return await self._starting.carry_out(request, trace_context(context.invocation_metadata()))
 
     async def GetSaga(self, request: pb.GetSagaRequest, _: Context) -> pb.GetSagaResponse:
         """Answer a saga with its rows."""
@@ -203,69 +170,6 @@ class SagaService:
         )
         self._definitions.compiled(candidate)
         return candidate
-
-    def _check_start(self, request: pb.StartSagaRequest) -> float | None:
-        """Check a start; how long its answer may wait for the end, in seconds (None: not at all)."""
-        checks = Checks()
-        if request.saga_id:
-            checks.saga_id("saga_id", request.saga_id)
-        checks.text("definition_name", request.definition_name, NAME, example="order")
-        _version(checks, "definition_version", request.definition_version)
-        checks.payload("input", request.input, limit_bytes=self._payload_limit_bytes)
-        checks.labels("labels", request.labels)
-        wait_s = checks.wait_seconds("wait_timeout", request.wait_timeout) if request.HasField("wait_timeout") else None
-        checks.raise_if_any()
-        return wait_s
-
-    async def _answer(
-        self, started: Started, definition: CompiledDefinition, wait_s: float | None
-    ) -> pb.StartSagaResponse:
-        """Answer a start: at once, or as `WaitSaga` would."""
-        stored = started.stored
-        if wait_s is None:
-            return pb.StartSagaResponse(saga=saga_summary(stored, definition), started=started.started)
-        # The saga is durable, and that is what this client has to hear, whatever happens while it waits.
-        with suppress(LedgerUnavailableError):
-            stored = await self._driving.wait(stored.saga.id, timeout_s=wait_s) or stored
-        return pb.StartSagaResponse(saga=saga_with_dead_letters(stored, definition), started=started.started)
-
-    async def _start(self, request: StartRequest) -> Started:
-        """Start in a task of its own: a client that goes away cancels its call, and must not cancel the start."""
-        task = asyncio.create_task(self._driving.start(request), name="start saga")
-        self._starting.add(task)
-        task.add_done_callback(self._started)
-        return await asyncio.shield(task)
-
-    def _started(self, task: asyncio.Task[Started]) -> None:
-        self._starting.discard(task)
-        if not task.cancelled():
-            task.exception()  # whoever still waits has it; when nobody does it must not be reported as never looked at
-
-    async def _answer_existing(
-        self, request: pb.StartSagaRequest, stored: StoredSaga, wait_s: float | None
-    ) -> pb.StartSagaResponse:
-        """Answer with the saga that has the id already, if it is the one that is asked for.
-
-        Raises:
-            SagaIdInUseError: it has another definition, or another input.
-        """
-        if stored.saga.plan.name != request.definition_name:
-            raise SagaIdInUseError(stored.saga.id, "definition")
-        compiled = await self._definitions.of(stored)
-        try:
-            equal = _is_input_of(stored, compiled.canonical_input(type_name(request.input), request.input.value))
-        except PayloadError:
-            equal = False
-        if not equal:
-            raise SagaIdInUseError(stored.saga.id, "input")
-        return await self._answer(Started(started=False, stored=stored), compiled, wait_s)
-
-
-def _is_input_of(stored: StoredSaga, canonical: bytes) -> bool:
-    """Whether a saga was started with this input; of one that retention has emptied the hash is left to compare."""
-    if stored.purged is None:
-        return canonical == stored.saga.input
-    return is_hash_of(canonical, value=stored.purged.value, recipe=stored.purged.recipe)
 
 
 def _version(checks: Checks, path: str, version: str) -> str:

@@ -10,6 +10,7 @@ from amends_coordinator.grpc_api.known_definitions import KnownDefinitions
 from amends_coordinator.grpc_api.operator_service import OperatorService
 from amends_coordinator.grpc_api.registry_service import RegistryService
 from amends_coordinator.grpc_api.saga_service import SagaService
+from amends_coordinator.grpc_api.starting import Starting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,15 +49,18 @@ def public_handlers(  # noqa: PLR0913 - what the services are wired with, each g
 ) -> Sequence[grpc.GenericRpcHandler]:
     """The handlers of all of them, in the order of `PUBLIC_SERVICES`."""
     definitions = KnownDefinitions(ledger=ledger, catalog=catalog)
+    starting = Starting(
+        driving=driving, ledger=ledger, definitions=definitions, payload_limit_bytes=payload_limit_bytes
+    )
     sagas = SagaService(
         driving=driving,
         operating=operating,
         ledger=ledger,
         registry=registry,
         definitions=definitions,
+        starting=starting,
         clock=clock,
         ledger_name=ledger_name,
-        payload_limit_bytes=payload_limit_bytes,
     )
     operators = OperatorService(
         operating=operating, ledger=ledger, definitions=definitions, payload_limit_bytes=payload_limit_bytes
