@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import structlog
+import uvloop
 
 from amends_coordinator.core.answer import Answer
 from amends_coordinator.core.ids import Instant
@@ -190,7 +191,7 @@ def run(settings: Settings, *, ready: Callable[[str], None] | None = None, tell:
     configure(level=settings.log_level, form=settings.log_format)
     _calm_the_garbage_collector()
     try:
-        asyncio.run(_until_signal(settings, ready=ready or _announce, tell=tell))
+        uvloop.run(_until_signal(settings, ready=ready or _announce, tell=tell))
     except (SettingsError, CannotListenError, LedgerError) as error:
         _complain(error)
         return 1

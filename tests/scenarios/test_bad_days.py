@@ -74,7 +74,7 @@ async def test_the_ledger_is_locked_for_some_seconds(tmp_path: Path) -> None:
     reaches a client (S11, S12, L1).
     """
     async with scene(tmp_path) as stage, SagaClient(stage.coordinator.address) as client:
-        stage.script(b=["delay:300"], refused=["reject"])
+        stage.script(b=["delay:1500"], refused=["reject"])
         handles = await start_many(client, 10)
         with writes_blocked(tmp_path / "ledger.db"):
             async with grpc.aio.insecure_channel(stage.coordinator.address) as channel:
