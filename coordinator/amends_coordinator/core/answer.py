@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from amends_coordinator.core.states import Outcome
+from amends_coordinator.core.values import quick
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,6 +28,7 @@ SEALED_TRAILER = "amends-sealed"
 ABORT_TRAILER = "amends-abort-bin"
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """One attempt's end.

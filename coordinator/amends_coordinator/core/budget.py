@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from amends_coordinator.core.guards import REFUSALS
 from amends_coordinator.core.states import Outcome
+from amends_coordinator.core.values import quick
 
 if TYPE_CHECKING:
     from amends_coordinator.core.answer import Answer
@@ -24,6 +25,7 @@ LARGEST_DOUBLING = 40
 """Delays stop doubling here, long before a number could overflow; the cap of the policy is reached much earlier."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Charge:
     """What an attempt leaves of the budget: the new counts, the delay before the next one, and whether there is one."""

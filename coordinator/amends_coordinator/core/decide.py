@@ -52,13 +52,14 @@ def decide(saga: Saga, event: Event) -> Decision:
     """
     draft = Draft(saga, event.at)
     match event:
-        case Started():
-            _require_new(saga)
         case AttemptEnded():
-            if not guards.is_open(saga.intent(event.step, event.direction), event):
+            intent = draft.intent(event.step, event.direction)
+            if intent is None or not guards.is_open(intent, event):
                 draft.effect(IgnoreLateAnswer(event.step, event.direction, event.attempt))
                 return draft.finished(saga.due_time)
-            _end_attempt(draft, event)
+            _end_attempt(draft, intent, event.answer)
+        case Started():
+            _require_new(saga)
         case BindingFailed():
             _fail_binding(draft, event)
         case Adopted():
@@ -80,25 +81,16 @@ def _require_new(saga: Saga) -> None:
         raise IllegalTransitionError(f"saga {saga.id} was started already")
 
 
-def _end_attempt(draft: Draft, event: AttemptEnded) -> None:
-    intent = draft.intent(event.step, event.direction)
-    if intent is None:
-        return
-    is_action = event.direction is Direction.ACTION
-    answer = heard(draft.plan.by_name[event.step].action, event.answer) if is_action else event.answer
-    _settle(draft, draft.close_attempt(intent, answer), answer)
-
-
-def _settle(draft: Draft, intent: Intent, answer: Answer) -> None:
+def _end_attempt(draft: Draft, intent: Intent, answer: Answer) -> None:
     step = draft.plan.by_name[intent.step]
     failure: Failure | None = None
-    match intent.direction:
-        case Direction.ACTION:
-            failure = settle_action(draft, step, intent, answer)
-        case Direction.LOOKUP:
-            failure = settle_lookup(draft, step, intent, answer)
-        case Direction.COMPENSATION:
-            settle_compensation(draft, step, intent, answer)
+    if intent.direction is Direction.ACTION:
+        answer = heard(step.action, answer)
+        failure = settle_action(draft, step, draft.close_attempt(intent, answer), answer)
+    elif intent.direction is Direction.LOOKUP:
+        failure = settle_lookup(draft, step, draft.close_attempt(intent, answer), answer)
+    else:
+        settle_compensation(draft, step, draft.close_attempt(intent, answer), answer)
     _roll_back_for(draft, failure)
 
 
@@ -162,8 +154,8 @@ def _report_failure(draft: Draft, event: DriverFailed) -> None:
 def _give_up_forgotten(draft: Draft) -> None:
     """What waited until the participant may have forgotten its key is not repeated any more."""
     for intent in draft.intents:
-        if not intent.waiting or intent.direction is Direction.LOOKUP:
-            continue
+        if intent.next_attempt_time is None or intent.direction is Direction.LOOKUP:
+            continue  # nothing of it waits
         step = draft.plan.by_name[intent.step]
         if not guards.key_expired(step.call(intent.direction), intent, draft.at.now):
             continue
@@ -220,12 +212,14 @@ def _due_time(draft: Draft) -> Instant | None:
     saga = draft.saga
     if saga.state is SagaState.COMMITTED or saga.state is SagaState.COMPENSATION_FAILED:
         return None
+    pending = [intent for intent in draft.intents if intent.state is IntentState.PENDING]
     times = [
         _overdue_time(draft, intent) if intent.next_attempt_time is None else intent.next_attempt_time
-        for intent in draft.intents
-        if intent.state is IntentState.PENDING and not waits_for_calls(draft, intent)
+        for intent in pending
+        if not waits_for_calls(draft, intent)
     ]
-    times.extend(end_time for i in draft.intents if (end_time := grace_end(draft, i)) is not None)
+    if saga.state is SagaState.COMPENSATING:
+        times += [end_time for intent in pending if (end_time := grace_end(draft, intent)) is not None]
     if saga.state is SagaState.RUNNING and not _timeout_reported(draft):
         times.append(saga.deadline_time)
     return min(times, default=None)

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from amends_coordinator.core.effects import CALL_OF, Effect, WakeAt
 from amends_coordinator.core.saga import DeadLetter, Intent, Saga
-from amends_coordinator.core.values import fill
+from amends_coordinator.core.values import fill_field, quick
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Records:
     """The rows that a decision adds or changes, beside the saga's own row. All of them are written together or not at
@@ -23,6 +24,7 @@ class Records:
     announced: tuple[Intent, ...] = ()
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Decision:
     """`saga` after the event; `records` to make durable first; `effects` to carry out afterwards (see effects.py)."""
@@ -37,15 +39,15 @@ class Decision:
         """Fill in the request of an intent that this decision has announced: part of making the decision, before it is
         written and before anybody else sees it.
         """
-        fill(intent, {"request": request})
+        fill_field(intent, "request", request)
 
     def fill_participant(self, intent: Intent, participant: str) -> None:
         """Fill in who is called by an intent that this decision has announced: as `fill_request`."""
-        fill(intent, {"participant": participant})
+        fill_field(intent, "participant", participant)
 
     def fill_output(self, output: bytes | None) -> None:
         """Fill in the output of a saga that this decision has committed: as `fill_request`."""
-        fill(self.saga, {"output": output})
+        fill_field(self.saga, "output", output)
 
     def followed_by(self, second: Decision, *, instead_of: Intent) -> Decision:
         """This decision and `second`, which was made on its saga because the call of `instead_of` can't be made: one

@@ -20,10 +20,10 @@ from amends_coordinator.core.saga import (
 )
 from amends_coordinator.core.states import DeadLetterReason, Direction, IntentState, Resolution, SagaState
 from amends_coordinator.core.transitions import IntentMove, SagaMove, move_intent, move_saga
-from amends_coordinator.core.values import copied, fill
+from amends_coordinator.core.values import copied, fill, fill_field
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from amends_coordinator.core.answer import Answer
     from amends_coordinator.core.events import Moment
@@ -51,7 +51,6 @@ class IntentChanges(TypedDict, total=False):
     key_forced: bool
     resolution: Resolution | None
     resolved_by: str
-    updated_time: Instant
 
 
 class SagaChanges(TypedDict, total=False):
@@ -75,9 +74,10 @@ class Draft:
     def __init__(self, saga: Saga, at: Moment) -> None:
         self.plan = saga.plan
         self.at = at
+        self.saga = saga
+        """The saga's row so far. Its `intents` are brought up to date by `finished`; read them through `intent`."""
         self._before = saga
-        self._saga = saga
-        self._intents = {intent.key: intent for intent in saga.intents}
+        self._intents = {(intent.step, intent.direction): intent for intent in saga.intents}
         self._changed: dict[tuple[StepName, Direction], Intent] = {}
         self._announced: dict[tuple[StepName, Direction], None] = {}
         self._letters = {letter.id: letter for letter in saga.dead_letters}
@@ -86,19 +86,14 @@ class Draft:
         self._got_on = False
 
     @property
-    def saga(self) -> Saga:
-        """The saga's row so far. Its `intents` are brought up to date by `finished`; read them through `intent`."""
-        return self._saga
-
-    @property
     def intents(self) -> tuple[Intent, ...]:
         """All intents so far, in the order in which they were announced."""
         return tuple(self._intents.values())
 
     @property
-    def dead_letters(self) -> tuple[DeadLetter, ...]:
+    def dead_letters(self) -> Collection[DeadLetter]:
         """All dead letters so far."""
-        return tuple(self._letters.values())
+        return self._letters.values()
 
     def intent(self, step: StepName, direction: Direction) -> Intent | None:
         """The intent of a step and direction as it is so far."""
@@ -106,15 +101,14 @@ class Draft:
 
     def put(self, intent: Intent, **changes: Unpack[IntentChanges]) -> Intent:
         """Add an intent's row, or change columns of it; answers the row as it is now."""
-        key = intent.key
-        row = self._changed.get(key)
-        if row is None or row is not intent:
+        key = (intent.step, intent.direction)
+        if self._changed.get(key) is not intent:
             # A row that is new here was made for this draft: nobody else has it.
-            row = copied(intent) if key in self._intents else intent
-            self._changed[key] = self._intents[key] = row
-        changes["updated_time"] = self.at.now
-        fill(row, changes)
-        return row
+            intent = copied(intent) if key in self._intents else intent
+            self._changed[key] = self._intents[key] = intent
+            fill_field(intent, "updated_time", self.at.now)
+        fill(intent, changes)
+        return intent
 
     def move(self, intent: Intent, move: IntentMove, **changes: Unpack[IntentChanges]) -> Intent:
         """Move an intent as the table says, and change columns of it; it waits for nothing any more, and nobody has to
@@ -135,7 +129,7 @@ class Draft:
         attempt = Attempt(number=number, node=self.at.node, start_time=self.at.now)
         attempts, left_out = _with_attempt(intent, attempt)
         self.put(intent, attempt=number, next_attempt_time=None, attempts=attempts, attempts_left_out=left_out)
-        self._announced[intent.key] = None
+        self._announced[intent.step, intent.direction] = None
         self.effect(CALL_OF[intent.direction](intent.step, number, deadline_time))
 
     def close_attempt(self, intent: Intent, answer: Answer) -> Intent:
@@ -150,13 +144,13 @@ class Draft:
     def move_saga(self, move: SagaMove) -> None:
         """Move the saga as the table says."""
         self._got_on = True
-        self.change(state=move_saga(self._saga.state, move))
+        self.change(state=move_saga(self.saga.state, move))
 
     def change(self, **changes: Unpack[SagaChanges]) -> None:
         """Change columns of the saga's row."""
-        if self._saga is self._before:
-            self._saga = copied(self._before)
-        fill(self._saga, changes)
+        if self.saga is self._before:
+            self.saga = copied(self._before)
+        fill(self.saga, changes)
 
     def open_dead_letter(
         self, step: StepName | None, direction: Direction | None, reason: DeadLetterReason, error: str
@@ -165,7 +159,7 @@ class Draft:
         number = len(self._letters) + 1
         where = f"{step or '-'}/{direction.value.lower() if direction else '-'}"
         letter = DeadLetter(
-            id=DeadLetterId(f"{self._saga.id}/{where}/{number}"),
+            id=DeadLetterId(f"{self.saga.id}/{where}/{number}"),
             step=step,
             direction=direction,
             reason=reason,
@@ -210,25 +204,24 @@ class Draft:
 
     def finished(self, due_time: Instant | None) -> Decision:
         """The decision, with the saga's next due time."""
-        rows_changed = self._changed or self._letters_changed or self._saga != self._before
-        if not rows_changed and due_time == self._before.due_time:
-            return Decision(self._before, Records(), tuple(self._effects), changed=False)
-        saga = copied(self._before) if self._saga is self._before else self._saga
-        row = {
-            "intents": self.intents,
-            "dead_letters": self.dead_letters,
-            "due_time": due_time,
-            "updated_time": self.at.now,
-        }
-        if saga.state.ended and saga.ended_time is None:
-            row["ended_time"] = self.at.now
+        before = self._before
+        rows_changed = self._changed or self._letters_changed or self.saga != before
+        if not rows_changed and due_time == before.due_time:
+            return Decision(before, Records(), tuple(self._effects), changed=False)
+        saga = copied(before) if self.saga is before else self.saga
+        fill_field(saga, "intents", self.intents)
+        fill_field(saga, "due_time", due_time)
+        fill_field(saga, "updated_time", self.at.now)
+        if self._letters_changed:
+            fill_field(saga, "dead_letters", tuple(self._letters.values()))
         if self._got_on:
-            row["progress_time"] = self.at.now
-        fill(saga, row)
+            fill_field(saga, "progress_time", self.at.now)
+        if saga.ended_time is None and saga.state.ended:
+            fill_field(saga, "ended_time", self.at.now)
         records = Records(
             intents=tuple(self._changed.values()),
-            dead_letters=tuple(self._letters[key] for key in self._letters_changed),
-            announced=tuple(self._intents[key] for key in self._announced),
+            dead_letters=tuple([self._letters[key] for key in self._letters_changed]),
+            announced=tuple([self._intents[key] for key in self._announced]),
         )
         return Decision(saga, records, tuple(self._effects), changed=True)
 

@@ -11,8 +11,10 @@ from typing import TypeAlias
 from amends_coordinator.core.ids import Instant, StepName
 from amends_coordinator.core.saga import DeadLetter
 from amends_coordinator.core.states import Direction, SagaState
+from amends_coordinator.core.values import quick
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class CallAction:
     """Call the step's action. The intent with this attempt number must be durable before."""
@@ -22,6 +24,7 @@ class CallAction:
     deadline_time: Instant
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class CallCompensation:
     """Call the step's compensation. The intent with this attempt number must be durable before."""
@@ -31,6 +34,7 @@ class CallCompensation:
     deadline_time: Instant
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class CallLookup:
     """Ask what became of the step's action. The intent with this attempt number must be durable before."""
@@ -40,6 +44,7 @@ class CallLookup:
     deadline_time: Instant
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class CancelCall:
     """Stop waiting for a call that is in flight; its intent must be durably dropped before."""
@@ -48,6 +53,7 @@ class CancelCall:
     direction: Direction
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class WakeAt:
     """Feed `Woken` back at this time. The saga's `due_time` must be durable before, so that it happens after a crash
@@ -57,6 +63,7 @@ class WakeAt:
     time: Instant
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Park:
     """A person is needed; the dead letter must be durable before anybody is told."""
@@ -64,6 +71,7 @@ class Park:
     letter: DeadLetter
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Finish:
     """The saga has ended or can't go on without a person; its state must be durable before anybody is told (S11)."""
@@ -71,6 +79,7 @@ class Finish:
     state: SagaState
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class IgnoreLateAnswer:
     """The answer belongs to a call that was closed already: drop and count it. Nothing was recorded."""

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from amends_coordinator.core.ids import Instant, NodeId, StepName
 from amends_coordinator.core.states import Direction
+from amends_coordinator.core.values import quick
 
 if TYPE_CHECKING:
     from amends_coordinator.core.answer import Answer
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Moment:
     """When, at which incarnation, and with which random fraction (from 0 to 1, for jitter) an event is decided.
@@ -27,6 +29,7 @@ class Moment:
     abort_grace_us: int = 5_000_000
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Started:
     """The saga is new: nothing is announced yet."""
@@ -34,6 +37,7 @@ class Started:
     at: Moment
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Adopted:
     """An incarnation takes the saga over. What is in flight was begun by another one: its end will never be heard."""
@@ -41,6 +45,7 @@ class Adopted:
     at: Moment
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Woken:
     """The saga's due time has come."""
@@ -48,6 +53,7 @@ class Woken:
     at: Moment
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class AttemptEnded:
     """An attempt of a call has ended with an answer, or with none."""
@@ -59,6 +65,7 @@ class AttemptEnded:
     answer: Answer
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class BindingFailed:
     """The request of an intent that a decision announced can't be built; nothing was sent."""
@@ -69,6 +76,7 @@ class BindingFailed:
     message: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class DriverFailed:
     """The coordinator itself failed on this saga again and again: a person has to be told."""

@@ -14,8 +14,6 @@ from amends_coordinator.core.states import Direction, IntentState, Resolution, S
 from amends_coordinator.core.transitions import SagaMove
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from amends_coordinator.core.draft import Draft
     from amends_coordinator.core.ids import StepName
     from amends_coordinator.core.plan import Plan, StepPlan
@@ -96,13 +94,10 @@ def _begin_what_can(draft: Draft, steps: tuple[StepPlan, ...]) -> bool:
             unannounced.append(step)
         elif is_done(draft.plan, action):
             done.add(step.name)
-    for step in _ready(unannounced, done):
-        _begin(draft, step)
+    for step in unannounced:
+        if done.issuperset(step.after):
+            _begin(draft, step)
     return len(done) == len(steps)
-
-
-def _ready(steps: Iterable[StepPlan], done: set[StepName]) -> list[StepPlan]:
-    return [step for step in steps if done.issuperset(step.after)]
 
 
 def _begin(draft: Draft, step: StepPlan) -> None:

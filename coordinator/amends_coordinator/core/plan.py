@@ -86,12 +86,9 @@ class StepPlan:
         Raises:
             KeyError: the step has no such call; the core never asks for one that isn't there.
         """
-        found = {
-            Direction.ACTION: self.action,
-            Direction.COMPENSATION: self.compensation,
-            Direction.LOOKUP: self.lookup,
-        }
-        plan = found[direction]
+        if direction is Direction.ACTION:
+            return self.action
+        plan = self.compensation if direction is Direction.COMPENSATION else self.lookup
         if plan is None:
             raise KeyError(f"step {self.name} has no {direction}")
         return plan

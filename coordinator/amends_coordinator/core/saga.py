@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from amends_coordinator.core.ids import DeadLetterId, IdempotencyKey, Instant, NodeId, SagaId, StepName
 from amends_coordinator.core.states import DeadLetterReason, Direction, IntentState, Outcome, Resolution, SagaState
+from amends_coordinator.core.values import quick
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 FIRST_ATTEMPTS_KEPT = 5
 LAST_ATTEMPTS_KEPT = 20
 
+NONE_LEFT_OUT: Mapping[str, int] = MappingProxyType({})
+NO_LABELS: Mapping[str, str] = MappingProxyType({})
+
 STEP_DONE = frozenset({IntentState.SUCCEEDED, IntentState.RESOLVED})
 """The states of an action whose step counts as done: it succeeded, or a person settled or waived it."""
 
@@ -25,9 +29,10 @@ def idempotency_key(saga_id: SagaId, step: StepName, direction: Direction) -> Id
     """`{saga_id}/{step}/{action, compensation or lookup}`: the same for every attempt, across nodes and crashes
     (S2).
     """
-    return IdempotencyKey(f"{saga_id}/{step}/{direction.value.lower()}")
+    return IdempotencyKey(f"{saga_id}/{step}/{direction.lower()}")
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """The first cause of a saga's rolling back, kept for ever. `step` is None when it was the saga as a whole."""
@@ -39,6 +44,7 @@ class Failure:
     time: Instant
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """One try of a call. `end_time` is None while it may be on its way; `status_code` is "" where no answer came."""
@@ -51,6 +57,7 @@ class Attempt:
     outcome: Outcome | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
     """One row of the ledger: a call that may be made, and what is known of it.
@@ -71,7 +78,7 @@ class Intent:
     state: IntentState = IntentState.PENDING
     attempt: int = 0
     attempts: tuple[Attempt, ...] = ()
-    attempts_left_out: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    attempts_left_out: Mapping[str, int] = field(default_factory=lambda: NONE_LEFT_OUT)
     next_attempt_time: Instant | None = None
     unsettled: bool = False
     refusals: int = 0
@@ -108,6 +115,7 @@ class Intent:
         return self.state is IntentState.PENDING and self.next_attempt_time is not None
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
     """What only a person can decide. `step` and `direction` are None when it is the saga as a whole."""
@@ -121,6 +129,7 @@ class DeadLetter:
     closed_time: Instant | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saga:
     """One saga: its row and everything that hangs on it. `intents` are in the order in which they were announced.
@@ -134,7 +143,7 @@ class Saga:
     state: SagaState = SagaState.RUNNING
     input: bytes = b""
     output: bytes | None = None
-    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    labels: Mapping[str, str] = field(default_factory=lambda: NO_LABELS)
     failure: Failure | None = None
     point_of_no_return_passed: bool = False
     abort_requested: bool = False

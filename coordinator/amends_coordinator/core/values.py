@@ -1,70 +1,87 @@
-"""Copies of frozen values that may still be filled in, because nobody but their maker has seen them yet.
+"""Frozen values that are made and copied quickly, and filled in while nobody but their maker has seen them.
 
-A decision makes new rows by the dozen, and `dataclasses.replace` for every column was a quarter of its cost. So a draft
-copies a row once, fills the copy in, and hands it out when it is finished; from then on it is as frozen as it looks.
+Every decision makes values by the dozen. `dataclasses` writes each field of a frozen one through
+`object.__setattr__`, which takes three times as long as writing it through its slot, and `dataclasses.replace` makes
+the whole value anew for every column that changes. So the values that a saga on its way makes are declared `quick`, and
+a draft copies a row once, fills the copy in, and hands it out when it is finished; from then on it is as frozen as it
+looks.
 """
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from dataclasses import MISSING, Field, fields
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from _typeshed import DataclassInstance
 
-T = TypeVar("T", bound="DataclassInstance")
+T = TypeVar("T")
+
+fill_field = object.__setattr__
+"""`fill` for one field of a value that nobody else has seen yet."""
+
+_copiers: dict[type[object], Callable[[Any], Any]] = {}  # Any: each takes and gives values of its own class
 
 
-class _Shape(NamedTuple):
-    """How to copy a value of a class, and how to write each of its fields."""
-
-    copy: Callable[[object], object]
-    writers: Mapping[str, Callable[[object, object], None]]
+def quick(kind: type[T]) -> type[T]:
+    """A frozen dataclass with slots, made three times as fast by the same calls, and ready to be `copied`."""
+    found = fields(cast("type[DataclassInstance]", kind))  # a checker doesn't see a dataclass yet while it is decorated
+    texts = [*_initialiser(found), *_copier(found)]
+    names: dict[str, Any] = {"new": object.__new__, "kind": kind}  # Any: what the text below names
+    for field in found:
+        names[f"write_{field.name}"] = getattr(kind, field.name).__set__
+        names[f"default_{field.name}"] = field.default
+        names[f"make_{field.name}"] = field.default_factory
+    exec("\n".join(texts), names)  # noqa: S102 - the text is made of the names of our own fields
+    setattr(kind, "__init__", names["initialise"])  # noqa: B010 - a checker takes a plain assignment for a mistake
+    _copiers[kind] = names["copy_of"]
+    return kind
 
 
 def copied(value: T) -> T:
-    """A copy of a dataclass with slots."""
-    copy: T = _shape(type(value)).copy(value)  # type: ignore[assignment]  # of the same class: see `_copier`
+    """A copy of a `quick` value, to be filled in."""
+    copy: T = _copiers[type(value)](value)
     return copy
 
 
-def fill(value: DataclassInstance, changes: Mapping[str, object]) -> None:
+def fill(value: object, changes: Mapping[str, object]) -> None:
     """Write fields of a value that nobody else has seen yet.
 
     Args:
         value: a copy or a new value of one's own; never one that was handed out.
         changes: new values by field name.
     """
-    writers = _shape(type(value)).writers
     for name, content in changes.items():
-        writers[name](value, content)
+        fill_field(value, name, content)
 
 
-_shapes: dict[type[object], _Shape] = {}
+def _initialiser(found: tuple[Field[Any], ...]) -> list[str]:
+    """The text of an `__init__`, made as `dataclasses` makes its own. Any: whatever the fields hold."""
+    positional = [_parameter(field) for field in found if not field.kw_only]
+    by_name = [_parameter(field) for field in found if field.kw_only]
+    return [
+        f"def initialise({', '.join(['self', *positional, *(['*'] if by_name else []), *by_name])}):",
+        *(f"    write_{field.name}(self, {_given(field)})" for field in found),
+    ]
 
 
-def _shape(kind: type[DataclassInstance]) -> _Shape:
-    shape = _shapes.get(kind)
-    if shape is None:
-        writers = {field.name: getattr(kind, field.name).__set__ for field in fields(kind)}
-        shape = _shapes[kind] = _Shape(_copier(kind, writers), writers)
-    return shape
+def _parameter(field: Field[Any]) -> str:
+    optional = field.default is not MISSING or field.default_factory is not MISSING
+    return f"{field.name}=default_{field.name}" if optional else field.name
 
 
-def _copier(kind: type[object], writers: Mapping[str, Callable[[object, object], None]]) -> Callable[[object], object]:
-    """A function without a loop, made from its text as `dataclasses` makes `__init__`: a loop takes three times as
-    long, and every decision copies half a dozen rows.
-    """
-    lines = [
+def _given(field: Field[Any]) -> str:
+    name = field.name
+    return name if field.default_factory is MISSING else f"make_{name}() if {name} is default_{name} else {name}"
+
+
+def _copier(found: tuple[Field[Any], ...]) -> list[str]:
+    """The text of a function without a loop: a loop takes three times as long."""
+    return [
         "def copy_of(value):",
         "    copy = new(kind)",
-        *(f"    write_{name}(copy, value.{name})" for name in writers),
+        *(f"    write_{field.name}(copy, value.{field.name})" for field in found),
         "    return copy",
     ]
-    names: dict[str, Any] = {"new": object.__new__, "kind": kind}
-    names |= {f"write_{name}": write for name, write in writers.items()}
-    exec("\n".join(lines), names)  # noqa: S102 - the text is made of the names of our own fields
-    copy: Callable[[object], object] = names["copy_of"]
-    return copy

@@ -5,11 +5,12 @@ implements them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from amends_coordinator.core.definition import StoredDefinition
 from amends_coordinator.core.ids import SagaId
+from amends_coordinator.core.saga import NO_LABELS
+from amends_coordinator.core.values import quick
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -56,6 +57,7 @@ class Person:
         return self.claimed_actor or self.actor
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRequest:
     """A saga to start, checked already: `input` is canonical (parsed as the definition's input type and serialised
@@ -65,7 +67,7 @@ class StartRequest:
     saga_id: SagaId | None
     definition: StoredDefinition
     input: bytes
-    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    labels: Mapping[str, str] = field(default_factory=lambda: NO_LABELS)
     traceparent: str = ""
     tracestate: str = ""
 

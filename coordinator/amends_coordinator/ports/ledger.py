@@ -25,6 +25,7 @@ from amends_coordinator.core.definition import StoredDefinition
 from amends_coordinator.core.ids import DefinitionVersion, Instant, NodeId, SagaId, StepName
 from amends_coordinator.core.saga import DeadLetter, Intent, Saga
 from amends_coordinator.core.states import SagaState
+from amends_coordinator.core.values import quick
 from amends_coordinator.ports.repairs import Repairs
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ class InputHash:
     recipe: str
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSaga:
     """A saga as it stands in the ledger. `version` counts its writes, from 1; `owner` drives it (None: nobody).
@@ -113,6 +115,7 @@ class StoredSaga:
     waits_for: str = field(default="", compare=False)
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewSaga:
     """A saga to insert with the intents of its first decision.
@@ -133,6 +136,7 @@ class NewSaga:
     waits_for: str = ""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
     """What became of a start. `started`: this request began it; else `stored` is the saga that exists."""
@@ -141,6 +145,7 @@ class Started:
     stored: StoredSaga
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
     """One decision about one saga.
