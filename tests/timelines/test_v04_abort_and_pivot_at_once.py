@@ -43,10 +43,14 @@ class CountingLedger(SqlLedger):
 
     decisions = 0
     aborts = 0
+    held_back: asyncio.Event | None = None
+    """Decisions don't reach the ledger before it is set."""
 
     async def append(self, write: Write) -> int:
         """See the port."""
         self.decisions += 1
+        if self.held_back is not None:
+            await self.held_back.wait()
         return await super().append(write)
 
     async def request_abort(self, saga_id: SagaId, *, failure: Failure, audit: AuditEntry) -> AbortAnswer | None:
@@ -85,6 +89,24 @@ async def abort(stage: Rig) -> bool:
     except VerbRefusedError:
         return False
     return True
+
+
+async def test_v04_an_abort_between_the_decision_and_its_write(ledger_url: str) -> None:
+    """S6, S10: a decision that announces the pivot was made before the abort and is written after it: the abort stands,
+    the decision is made again, and the pivot is never called.
+    """
+    ledger = CountingLedger(dialect_of(ledger_url))
+    async with rig(ledger) as stage:
+        kept = await ledger.put_definition(stored(definition()))
+        ledger.held_back = asyncio.Event()
+        await stage.engine.start(StartRequest(saga_id=S, definition=kept, input=b""))
+        await eventually(lambda: ledger.decisions == 1, what="the decision about the pivot is made")
+        assert await abort(stage)
+        ledger.held_back.set()
+        end = (await stage.end(S)).saga
+        assert (end.state, end.failure.reason if end.failure else "") == (SagaState.COMPENSATED, "ABORTED")
+        assert stage.participants.sides(S) == ["a/action#1", "a/compensation#1"]
+        assert await abort(stage)
 
 
 @pytest.mark.parametrize("abort_first", [True, False])

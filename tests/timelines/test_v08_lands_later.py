@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,6 +23,8 @@ pytestmark = pytest.mark.timeline
 
 COMPENSATED, COMPENSATING = saga_pb2.Saga.STATE_COMPENSATED, saga_pb2.Saga.STATE_COMPENSATING
 GRACE_S = 0.5
+SOON_S = 10.0
+"""Many times the grace, and half of what the call's own deadline leaves it."""
 
 
 def definition() -> Timeline:
@@ -77,7 +80,9 @@ async def test_v08_but_not_for_ever(ledger_url: str, tmp_path: Path, how: str) -
     async with staged(ledger_url, tmp_path, abort_grace_s=GRACE_S) as stage:
         stage.network.does("b/action", Fate.HELD)
         await begin_to_roll_back(stage, how, asyncio.Event())
+        begun_s = time.monotonic()
         saga = await stage.rests()
+        assert time.monotonic() - begun_s < SOON_S, "it was cancelled, not left to its deadline"
         assert (saga.state, saga.unproven) == (COMPENSATED, False)
         assert len(stage.journal.begun("b", "compensation")) == 1
         assert await stage.network.deliver("b/action") == [Code.FAILED_PRECONDITION]
