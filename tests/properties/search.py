@@ -180,9 +180,10 @@ def _with_failed_bindings(decision: Decision, event: Event) -> Iterator[Decision
     yield decision
     for intent in decision.records.announced:
         if intent.attempt == 1:
-            failed = BindingFailed(event.at, intent.step, intent.direction, "no such field")
+            beside = tuple(other.key for other in decision.records.announced if other is not intent)
+            failed = BindingFailed(event.at, intent.step, intent.direction, "no such field", beside)
             second = decide(decision.saga, failed)
-            yield from _with_failed_bindings(decision.followed_by(second, instead_of=intent), event)
+            yield from _with_failed_bindings(decision.followed_by(second), event)
 
 
 def _probe(node: Node, findings: Findings) -> None:

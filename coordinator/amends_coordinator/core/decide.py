@@ -28,7 +28,10 @@ from amends_coordinator.core.states import DeadLetterReason, Direction, IntentSt
 from amends_coordinator.core.transitions import IllegalTransitionError, IntentMove
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from amends_coordinator.core.decision import Decision
+    from amends_coordinator.core.ids import StepName
     from amends_coordinator.core.saga import Intent, Saga
 
 OVERDUE_US = 5_000_000
@@ -107,14 +110,25 @@ def _fail_binding(draft: Draft, event: BindingFailed) -> None:
         raise IllegalTransitionError(f"{event.step}/{event.direction} doesn't begin now: its binding can't fail")
     message = f"the request can't be built: {event.message}"
     unsent = draft.put(intent, attempt=0, attempts=(), last_error=message)
+    failure: Failure | None = None
     if event.direction is Direction.ACTION and event.step not in draft.plan.forward_only:
         draft.move(unsent, IntentMove.REFUSED_FOR_GOOD)
         failure = Failure(step=event.step, reason="BINDING_FAILED", status_code="", message=message, time=draft.at.now)
-        roll_back(draft, failure)
     elif event.direction is Direction.LOOKUP:
-        _roll_back_for(draft, give_up_lookup(draft, draft.plan.by_name[event.step], unsent))
+        failure = give_up_lookup(draft, draft.plan.by_name[event.step], unsent)
     else:
         draft.park(unsent, DeadLetterReason.REFUSED)
+    if failure is not None and draft.saga.state is SagaState.RUNNING:
+        _take_back(draft, event.beside)
+        roll_back(draft, failure)
+
+
+def _take_back(draft: Draft, keys: Iterable[tuple[StepName, Direction]]) -> None:
+    """Calls that were about to be made when their saga began to roll back: they wait again, as if not announced."""
+    for key in keys:
+        intent = draft.intent(*key)
+        if intent is not None and intent.in_flight:
+            draft.put(intent, attempt=intent.attempt - 1, attempts=intent.attempts[:-1], next_attempt_time=draft.at.now)
 
 
 def _apply_abort(draft: Draft) -> None:
@@ -153,9 +167,12 @@ def _report_failure(draft: Draft, event: DriverFailed) -> None:
 
 def _give_up_forgotten(draft: Draft) -> None:
     """What waited until the participant may have forgotten its key is not repeated any more."""
-    for intent in draft.intents:
-        if intent.next_attempt_time is None or intent.direction is Direction.LOOKUP:
+    for found in draft.intents:
+        if found.next_attempt_time is None or found.direction is Direction.LOOKUP:
             continue  # nothing of it waits
+        intent = draft.intent(found.step, found.direction)
+        if intent is None or not intent.waiting:
+            continue  # what was given up before it has begun to roll the saga back, and settled it
         step = draft.plan.by_name[intent.step]
         if not guards.key_expired(step.call(intent.direction), intent, draft.at.now):
             continue

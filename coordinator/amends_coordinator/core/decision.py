@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
-from amends_coordinator.core.effects import CALL_OF, Effect, WakeAt
+from amends_coordinator.core.effects import DIRECTION_OF, CallAction, CallCompensation, CallLookup, Effect, WakeAt
+from amends_coordinator.core.ids import StepName
 from amends_coordinator.core.saga import DeadLetter, Intent, Saga
+from amends_coordinator.core.states import Direction
 from amends_coordinator.core.values import fill_field, quick
 
 
@@ -49,28 +52,32 @@ class Decision:
         """Fill in the output of a saga that this decision has committed: as `fill_request`."""
         fill_field(self.saga, "output", output)
 
-    def followed_by(self, second: Decision, *, instead_of: Intent) -> Decision:
-        """This decision and `second`, which was made on its saga because the call of `instead_of` can't be made: one
-        decision, to be written as one. What the second one says of a row or of the next wake-up stands.
+    def followed_by(self, second: Decision) -> Decision:
+        """This decision and `second`, which was made on its saga because one of its calls can't be made: one decision,
+        to be written as one. What the second one says of a row, of a call or of the next wake-up stands.
         """
         keys = {intent.key: None for intent in (*self.records.intents, *second.records.intents)}
         rows = {intent.key: intent for intent in second.saga.intents}
         announced = {intent.key: None for intent in (*self.records.announced, *second.records.announced)}
-        announced.pop(instead_of.key, None)
-        kept = tuple(effect for effect in self.effects if not _is_overruled(effect, instead_of))
+        anew = {intent.key for intent in second.records.announced}
+        kept = tuple(effect for effect in self.effects if not _is_overruled(effect, rows, anew))
         return Decision(
             saga=second.saga,
             records=Records(
                 intents=tuple(rows[key] for key in keys),
                 dead_letters=(*self.records.dead_letters, *second.records.dead_letters),
-                announced=tuple(rows[key] for key in announced),
+                announced=tuple(rows[key] for key in announced if rows[key].in_flight),
             ),
             effects=(*kept, *second.effects),
             changed=True,
         )
 
 
-def _is_overruled(effect: Effect, intent: Intent) -> bool:
-    if isinstance(effect, WakeAt):
-        return True
-    return isinstance(effect, CALL_OF[intent.direction]) and effect.step == intent.step
+def _is_overruled(
+    effect: Effect, rows: Mapping[tuple[StepName, Direction], Intent], anew: Set[tuple[StepName, Direction]]
+) -> bool:
+    """Whether a second decision has a wake-up of its own, or doesn't make a call, or makes it itself."""
+    if isinstance(effect, CallAction | CallCompensation | CallLookup):
+        key = (effect.step, DIRECTION_OF[type(effect)])
+        return key in anew or not rows[key].in_flight
+    return isinstance(effect, WakeAt)

@@ -68,12 +68,16 @@ class AttemptEnded:
 @quick
 @dataclass(frozen=True, slots=True)
 class BindingFailed:
-    """The request of an intent that a decision announced can't be built; nothing was sent."""
+    """The request of an intent that a decision announced can't be built; nothing was sent.
+
+    `beside`: the other calls that the decision announces. They weren't sent either.
+    """
 
     at: Moment
     step: StepName
     direction: Direction
     message: str
+    beside: tuple[tuple[StepName, Direction], ...] = ()
 
 
 @quick

@@ -128,11 +128,11 @@ def stalled_is_passed_over(policy: FailurePolicy) -> bool:
 
 
 def nothing_was_there(step: StepPlan, action: Intent, answer: Answer) -> bool:
-    """Whether a compensation's refusal means that there was nothing to undo: only where the action itself was never
-    proven to have happened.
+    """Whether a compensation's answer means that there was nothing to undo: only where the action itself was never
+    proven to have happened. The step names the codes; some of them are no refusal where an action says them.
     """
     codes = step.call(Direction.COMPENSATION).nothing_to_undo_codes
-    return answer.status_code in codes and answer.outcome in REFUSALS and action.unsettled
+    return answer.status_code in codes and answer.outcome is not Outcome.NOT_SENT and action.unsettled
 
 
 def rests_on_assumption(step: StepPlan, action: Intent) -> bool:

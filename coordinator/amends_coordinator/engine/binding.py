@@ -64,7 +64,8 @@ def _bind(
         if len(request) > payload_limit_bytes:
             raise BindingError(f"it has {len(request)} bytes, the limit is {payload_limit_bytes}")
     except BindingError as error:
-        failed = BindingFailed(at, intent.step, intent.direction, clean_text(str(error)))
-        return decision.followed_by(decide(decision.saga, failed), instead_of=intent)
+        beside = tuple(other.key for other in decision.records.announced if other is not intent)
+        failed = BindingFailed(at, intent.step, intent.direction, clean_text(str(error)), beside)
+        return decision.followed_by(decide(decision.saga, failed))
     decision.fill_request(intent, request)
     return decision

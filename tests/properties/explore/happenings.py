@@ -103,8 +103,9 @@ def with_failed_bindings(decision: Decision, event: Event, small: Small) -> Iter
         return
     for intent in decision.records.announced:
         if intent.attempt == 1:
-            second = decide(decision.saga, BindingFailed(event.at, intent.step, intent.direction, ""))
-            yield from with_failed_bindings(decision.followed_by(second, instead_of=intent), event, small)
+            beside = tuple(other.key for other in decision.records.announced if other is not intent)
+            second = decide(decision.saga, BindingFailed(event.at, intent.step, intent.direction, "", beside))
+            yield from with_failed_bindings(decision.followed_by(second), event, small)
 
 
 def told(what: Event | Verb | str) -> str:

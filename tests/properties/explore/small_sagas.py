@@ -81,6 +81,11 @@ def _branches() -> list[Small]:
                 replace(plain, lookup=False, desk=True, park=True, crashes=False, aborts=False),
                 replace(plain, lookup=False, terminate=True, crashes=False, aborts=False),
             ]
+    for shape, guarantee, policy in product(("(C|C)", "C-(C|O)", "(CC|C)"), REMEMBERING, FailurePolicy):
+        plain = replace(PLAIN, shape=shape, guarantee=guarantee, policy=policy, timeouts=False, crashes=False)
+        found.append(replace(plain, lookup=False, aborts=False, bindings=True))
+    plain = replace(PLAIN, shape="(C|C)", guarantee=Guarantee.KEY, lookup=False, aborts=False, timeouts=False)
+    found.append(replace(plain, window=True, rounds=2, blind=True))
     for shape, guarantee in product(("(C|O)", "(R|R)"), REMEMBERING):
         plain = replace(PLAIN, shape=shape, guarantee=guarantee, lookup=False, aborts=False)
         found.append(replace(plain, window=True, rounds=2, crashes=False, timeouts=False))
@@ -97,6 +102,8 @@ def _is_in_the_slice(small: Small) -> bool:
     """Every option at one guarantee, every guarantee with chains, every kind of people with steps side by side."""
     if small.shape in KINDS_ALONE:
         return small.guarantee is Guarantee.BARRIER
+    if small.bindings and small.shape == "(C|C)":
+        return True
     return small.shape in ("C-P", "P-R") or (small.shape == "(R|R)" and small.guarantee is Guarantee.KEY)
 
 

@@ -21,7 +21,7 @@ from amends_coordinator.core.transitions import (
     move_intent,
     move_saga,
 )
-from tests.unit.core.sagas import at, retriable, retry, saga_of, step
+from tests.unit.core.sagas import at, read, retriable, retry, saga_of, saga_with, step
 from tests.unit.core.stories import answer
 
 RESERVE = StepName("reserve")
@@ -149,7 +149,7 @@ def test_decision_whose_call_cannot_be_made_becomes_one_with_the_next() -> None:
     first = decide(saga, AttemptEnded(at(1), RESERVE, Direction.ACTION, 1, answer("OK")))
     pay = first.records.announced[0]
     second = decide(first.saga, BindingFailed(at(1), pay.step, pay.direction, "no such field"))
-    both = first.followed_by(second, instead_of=pay)
+    both = first.followed_by(second)
     assert [type(effect) for effect in both.effects] == [CallCompensation, WakeAt]
     assert [(row.step, row.direction, row.state) for row in both.records.intents] == [
         (RESERVE, Direction.ACTION, IntentState.SUCCEEDED),
@@ -179,3 +179,36 @@ def test_what_changes_nothing_writes_nothing() -> None:
         assert not decision.changed
         assert decision.saga is waiting
         assert decision.effects == (WakeAt(at(2).now),)
+
+
+def test_calls_beside_one_that_cannot_be_made_are_not_made() -> None:
+    """S1, S6: none of them was sent when the saga begins to roll back, so nothing is owed for them."""
+    saga = saga_with((step("reserve", needs_response=False), step("pay"), read("check")))
+    first = decide(saga, Started(at(0)))
+    reserve, *beside = first.records.announced
+    failed = BindingFailed(at(0), reserve.step, reserve.direction, "no such field", tuple(each.key for each in beside))
+    both = first.followed_by(decide(first.saga, failed))
+    assert both.saga.state is SagaState.COMPENSATED
+    assert both.records.announced == ()
+    assert [type(effect) for effect in both.effects] == [Finish]
+    assert [(row.state, row.attempt) for row in both.saga.intents] == [
+        (IntentState.REJECTED, 0),
+        (IntentState.DROPPED, 0),
+        (IntentState.DROPPED, 0),
+    ]
+
+
+def test_a_repeated_call_beside_one_that_cannot_be_made() -> None:
+    """S4: it isn't repeated, and what its first attempt may have done is undone."""
+    saga = started(saga_with((step("reserve", needs_response=False), step("book"), step("pay", after=("book",)))))
+    saga = decide(saga, AttemptEnded(at(1), RESERVE, Direction.ACTION, 1, answer("UNAVAILABLE"))).saga
+    first = decide(saga, AttemptEnded(at(2), StepName("book"), Direction.ACTION, 1, answer("OK")))
+    pay = next(row for row in first.records.announced if row.step == "pay")
+    beside = tuple(row.key for row in first.records.announced if row is not pay)
+    assert beside == ((RESERVE, Direction.ACTION),)
+    both = first.followed_by(decide(first.saga, BindingFailed(at(2), pay.step, pay.direction, "no such field", beside)))
+    undone = [(RESERVE, Direction.COMPENSATION), (StepName("book"), Direction.COMPENSATION)]
+    assert sorted(row.key for row in both.records.announced) == sorted(undone)
+    assert [type(effect) for effect in both.effects] == [CallCompensation, CallCompensation, WakeAt]
+    (reserve,) = (row for row in both.saga.intents if row.key == (RESERVE, Direction.ACTION))
+    assert (reserve.state, reserve.attempt, reserve.unsettled) == (IntentState.UNKNOWN, 1, True)

@@ -384,3 +384,26 @@ def test_continue_lets_every_branch_begin() -> None:
         """,
     )
     assert saga.compensations_owed == 0
+
+
+def test_keys_of_both_are_forgotten_at_once() -> None:
+    """L1: what is given up with its sibling while the saga begins to roll back has one dead letter, not two."""
+    saga = play(
+        saga_with((step("book", window_s=30), step("pay", window_s=30)), timeout_s=1000),
+        """
+        start
+          call book action #1
+          call pay action #1
+        book UNAVAILABLE
+          book action waits until 2s
+        [1.5s] pay UNAVAILABLE
+          pay action waits until 2.5s
+        [60s] adopt
+          book action PARKED
+          pay action PARKED
+          saga COMPENSATION_FAILED, OUTCOME_UNKNOWN of book
+          dead letter: book action OUTCOME_UNKNOWN
+          dead letter: pay action OUTCOME_UNKNOWN
+        """,
+    )
+    assert len(saga.dead_letters) == 2

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from amends_coordinator.core.states import FailurePolicy
-from tests.unit.core.sagas import read, retriable, saga_of, step
-from tests.unit.core.stories import play
+import pytest
+
+from amends_coordinator.core.decide import decide
+from amends_coordinator.core.events import AttemptEnded
+from amends_coordinator.core.states import FailurePolicy, IntentState, SagaState
+from tests.unit.core.sagas import at, read, retriable, retry, saga_of, step
+from tests.unit.core.stories import answer, play
 
 
 def test_not_found_is_no_proof_where_the_action_is_known() -> None:
@@ -156,3 +160,38 @@ def test_wiring_fault_behind_the_point_parks() -> None:
           dead letter: capture action NO_HANDLER
         """,
     )
+
+
+@pytest.mark.parametrize(
+    ("codes", "said", "settles"),
+    [
+        ({"NOT_FOUND"}, "NOT_FOUND", True),
+        ({"NOT_FOUND"}, "ABORTED", False),
+        ({"NOT_FOUND"}, "NOT_FOUND executed=no", False),
+        ({"ABORTED", "DATA_LOSS"}, "ABORTED", True),
+        ({"ABORTED", "DATA_LOSS"}, "DATA_LOSS", True),
+        ({"ABORTED", "DATA_LOSS"}, "ABORTED executed=no", False),
+        ({"OUT_OF_RANGE"}, "NOT_FOUND", False),
+        (set[str](), "NOT_FOUND", False),
+    ],
+    ids=str,
+)
+def test_codes_that_say_that_there_was_nothing(codes: set[str], said: str, *, settles: bool) -> None:
+    """S4: a step names the codes, also those that are no refusal of an action; one that came without being carried out
+    says nothing.
+    """
+    saga = play(
+        saga_of(step("pay", needs_response=False, nothing_to_undo_codes=codes, budget=retry(total_s=2))),
+        """
+        start
+          call pay action #1
+        pay UNAVAILABLE
+          pay action UNKNOWN
+          saga COMPENSATING, OUTCOME_UNKNOWN of pay
+          call pay compensation #1
+        """,
+    )
+    undo = saga.intents[1]
+    after = decide(saga, AttemptEnded(at(3), undo.step, undo.direction, undo.attempt, answer(said))).saga
+    assert (after.intents[1].state is IntentState.NOTHING_TO_UNDO) is settles
+    assert (after.state is SagaState.COMPENSATED) is after.unproven is settles
