@@ -7,6 +7,7 @@ what passes; the bytes that came are kept beside it.
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -14,13 +15,13 @@ import grpc
 from google.protobuf.message import Message
 
 from amends.participant import wire
-from amends.participant.arrived_call import Call, HandlerContext, Pairs
-from amends.participant.context import ServedCall, StepContext
+from amends.participant.arrived_call import Call, Pairs
+from amends.participant.context import StepContext
 from amends.participant.discretion import discreet
 from amends.participant.guards import Verdict
 from amends.participant.handler_contexts import ContextInThread
 from amends.participant.in_flight import CallsInFlight
-from amends.participant.key_memory import KeyMemory
+from amends.participant.key_memory import wait_on_loop
 from amends.participant.served_method import GRPCS_OWN, ReceivedRequest, ServedMethod, served_method
 from amends.participant.step_calls import StepCalls, log
 from amends.participant.threads import HandlerThreads
@@ -84,12 +85,20 @@ def handler_of(method: ServedMethod, metadata: object, *, calls: StepCalls, thre
     """What answers one call of an asyncio server."""
     request = ReceivedRequest(method)
     # The stubs say grpc.aio.Metadata; on a server it is a tuple of pairs.
-    pairs = cast("Pairs", metadata or ())
+    said = dict(cast("Pairs", metadata or ()))
 
     async def answer(message: Message, context: Context) -> Message:
         place = InThread(threads, ContextInThread(context)) if method.plain else OnLoop(context)
-        verdict = await calls.answer(Call(method=method, metadata=pairs, request=request, message=message, place=place))
-        return await _send(verdict, method, said=place.context, context=context)
+        verdict = await calls.answer(Call(method, said, request, message, place))
+        # The stubs say grpc.aio.Metadata; on a server it is what was set, or nothing.
+        trailers = tuple(cast("Pairs", place.context.trailing_metadata() or ()))
+        if isinstance(verdict, wire.Refusal):
+            return await _refuse(verdict, method, trailers=trailers, context=context)
+        if verdict.abort_reason is not None:
+            trailers = (*trailers, (wire.ABORT_TRAILER, verdict.abort_reason))
+        if trailers:
+            context.set_trailing_metadata(trailers)
+        return method.response.FromString(verdict.response)
 
     return grpc.unary_unary_rpc_method_handler(
         answer, request_deserializer=request.read, response_serializer=method.response.SerializeToString
@@ -144,13 +153,13 @@ class OnLoop:
     def __init__(self, context: Context) -> None:
         self.context = context
 
-    async def begin(self, keys: KeyMemory, step: StepContext, served: ServedCall) -> None:
+    async def wait(self, other: Future[None], step: StepContext) -> None:
         """See `Place`."""
-        await keys.begin(step, served.method, served.request)
+        await wait_on_loop(other, step)
 
-    async def run(self, course: Coroutine[Any, Any, Verdict]) -> Verdict:
+    def run(self, course: Coroutine[Any, Any, Verdict]) -> Coroutine[Any, Any, Verdict]:
         """See `Place`."""
-        return await course
+        return course
 
 
 class InThread:
@@ -159,9 +168,9 @@ class InThread:
     def __init__(self, threads: HandlerThreads, context: ContextInThread) -> None:
         self._threads, self.context = threads, context
 
-    async def begin(self, keys: KeyMemory, step: StepContext, served: ServedCall) -> None:
+    async def wait(self, other: Future[None], step: StepContext) -> None:
         """See `Place`."""
-        await keys.begin(step, served.method, served.request)
+        await wait_on_loop(other, step)
 
     async def run(self, course: Coroutine[Any, Any, Verdict]) -> Verdict:
         """See `Place`."""
@@ -171,17 +180,9 @@ class InThread:
             self.context.end()
 
 
-async def _send(verdict: Verdict, method: ServedMethod, *, said: HandlerContext, context: Context) -> Message:
-    """Answers with the trailers that the handler set, and ours."""
-    # The stubs say grpc.aio.Metadata; on a server it is what was set, or nothing.
-    trailers = tuple(cast("Pairs", said.trailing_metadata() or ()))
-    if isinstance(verdict, wire.Refusal):
-        try:
-            await context.abort(verdict.code, verdict.text, (*trailers, *verdict.trailers))
-        except grpc.aio.UsageError:
-            return method.response()  # the handler aborted the call itself, and gRPC has sent that already
-    if verdict.abort_reason is not None:
-        trailers = (*trailers, (wire.ABORT_TRAILER, verdict.abort_reason))
-    if trailers:
-        context.set_trailing_metadata(trailers)
-    return method.response.FromString(verdict.response)
+async def _refuse(refusal: wire.Refusal, method: ServedMethod, *, trailers: wire.Trailers, context: Context) -> Message:
+    """Ends the call with another code than OK, unless the handler has done so already."""
+    try:
+        await context.abort(refusal.code, refusal.text, (*trailers, *refusal.trailers))
+    except grpc.aio.UsageError:
+        return method.response()  # the handler aborted the call itself, and gRPC has sent that already

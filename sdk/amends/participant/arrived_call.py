@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from google.protobuf.message import Message
 
-    from amends.participant.context import ServedCall, StepContext
+    from amends.participant.context import StepContext
     from amends.participant.guards import Verdict
-    from amends.participant.key_memory import KeyMemory
     from amends.participant.served_method import ReceivedRequest, ServedMethod
 
 Pairs: TypeAlias = Iterable[tuple[str, str | bytes]]
@@ -45,29 +45,28 @@ class Place(Protocol):
         """What the handler is given beside its request."""
         ...
 
-    async def begin(self, keys: KeyMemory, step: StepContext, served: ServedCall) -> None:
-        """Wait for what is in the call's way, and note that it has begun; see `KeyMemory.begin`."""
+    async def wait(self, other: Future[None], step: StepContext) -> None:
+        """Wait for a call that is in this one's way; see `key_memory.wait_on_loop`."""
         ...
 
-    async def run(self, course: Coroutine[Any, Any, Verdict]) -> Verdict:
+    def run(self, course: Coroutine[Any, Any, Verdict]) -> Awaitable[Verdict]:
         """Run the handler's course to its end."""
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Call(NamedTuple):
     """A call that has arrived.
 
     Attributes:
         method: of what.
-        metadata: keys and values.
+        metadata: values by key; of repeated keys the last.
         request: the request as it came. A coordinator sends the same bytes with every attempt.
         message: the request as the handler gets it.
         place: where it is carried out, and with which context.
     """
 
     method: ServedMethod
-    metadata: Pairs
+    metadata: Mapping[str, str | bytes]
     request: ReceivedRequest
     message: Message
     place: Place

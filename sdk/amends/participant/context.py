@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, NewType, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, NewType, TypeVar
 
 from google.protobuf import descriptor_pool, message_factory
 
 from amends.participant.refusals import NotInStep
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Mapping
+    from collections.abc import Generator, Iterable
 
     from google.protobuf.message import Message
 
@@ -33,8 +33,18 @@ IdempotencyKey = NewType("IdempotencyKey", str)
 Word = TypeVar("Word", bound=StrEnum)
 
 KEY = "idempotency-key"
+KEY_UUID = "amends-key-uuid"
+LEDGER = "amends-ledger"
 SAGA_ID = "amends-saga-id"
+STEP = "amends-step"
+KIND = "amends-kind"
+DIRECTION = "amends-direction"
 ATTEMPT = "amends-attempt"
+STEP_TIME = "amends-step-time"
+ACTION_KEY = "amends-action-key"
+ACTION_KEY_UUID = "amends-action-key-uuid"
+ACTION_TARGET = "amends-action-target"
+IN_EVERY_STEP = (SAGA_ID, KEY, KEY_UUID, LEDGER, STEP, KIND, DIRECTION, ATTEMPT)
 ABORT_REASON_LIMIT_BYTES = 512
 LONGEST_DEADLINE_S = 7 * 24 * 3600.0
 """gRPC's synchronous server has no word for "no deadline": it tells of one in some hundred billion years."""
@@ -69,8 +79,7 @@ _DIRECTIONS: Mapping[str, Direction] = {direction.value: direction for direction
 _TARGETS: Mapping[str, ActionTarget] = {target.value: target for target in ActionTarget}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServedCall:
+class ServedCall(NamedTuple):
     """What carries out a call and listens to its guard: without one no guard may be opened.
 
     Attributes:
@@ -107,47 +116,108 @@ class StoredAction:
     response: bytes
 
 
+FACTS = (
+    "saga_id",
+    "step",
+    "key",
+    "key_uuid",
+    "ledger",
+    "kind",
+    "direction",
+    "attempt",
+    "action_key",
+    "action_key_uuid",
+    "action_target",
+    "step_time",
+    "traceparent",
+    "tracestate",
+)
+"""What two contexts of the same attempt have in common."""
+
+
 def _no_deadline() -> float | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class StepContext:
-    """One attempt of one call of a step.
+    """One attempt of one call of a step, as the call's metadata tells of it: `from_metadata` reads it.
 
     Attributes:
-        saga_id: the saga.
-        step: the step's name.
-        key: the idempotency key: do the work of one key once, however often it is called.
-        key_uuid: the key as a UUID (version 5, from the ledger's name and the key), for providers that want one.
-        ledger: the name of the coordinator's ledger; keys are unique within it.
+        attempt: counts from 1.
         kind: of the step.
         direction: whether this call is the step's action, its compensation or its lookup.
-        attempt: counts from 1.
-        action_key: on a compensation and a lookup the key that the action was called with, else None.
-        action_key_uuid: the same as a UUID.
         action_target: on a compensation whether this participant was called with the action, else None.
         step_time: when the action's first attempt was announced, by the ledger's clock.
-        traceparent: W3C trace context of this attempt, already the current OpenTelemetry context. None if not traced.
-        tracestate: its companion.
     """
 
-    saga_id: SagaId
-    step: StepName
-    key: IdempotencyKey
-    key_uuid: str
-    ledger: str
+    _said: Mapping[str, str | bytes]
+    attempt: int
     kind: StepKind
     direction: Direction
-    attempt: int
-    action_key: IdempotencyKey | None = None
-    action_key_uuid: str | None = None
-    action_target: ActionTarget | None = None
-    step_time: datetime | None = None
-    traceparent: str | None = None
-    tracestate: str | None = None
-    state: CallState = field(default_factory=CallState, repr=False, compare=False)
-    remaining: Callable[[], float | None] = field(default=_no_deadline, repr=False, compare=False)
+    action_target: ActionTarget | None
+    step_time: datetime | None
+    state: CallState
+    remaining: Callable[[], float | None]
+
+    @property
+    def saga_id(self) -> SagaId:
+        """The saga."""
+        return SagaId(text_in(self._said, SAGA_ID))
+
+    @property
+    def step(self) -> StepName:
+        """The step's name."""
+        return StepName(text_in(self._said, STEP))
+
+    @property
+    def key(self) -> IdempotencyKey:
+        """The idempotency key: do the work of one key once, however often it is called."""
+        return IdempotencyKey(text_in(self._said, KEY))
+
+    @property
+    def key_uuid(self) -> str:
+        """The key as a UUID (version 5, from the ledger's name and the key), for providers that want one."""
+        return text_in(self._said, KEY_UUID)
+
+    @property
+    def ledger(self) -> str:
+        """The name of the coordinator's ledger; keys are unique within it."""
+        return text_in(self._said, LEDGER)
+
+    @property
+    def action_key(self) -> IdempotencyKey | None:
+        """On a compensation and a lookup the key that the action was called with, else None."""
+        key = text_in(self._said, ACTION_KEY)
+        return IdempotencyKey(key) if key else None
+
+    @property
+    def action_key_uuid(self) -> str | None:
+        """The same as a UUID."""
+        return text_in(self._said, ACTION_KEY_UUID) or None
+
+    @property
+    def traceparent(self) -> str | None:
+        """W3C trace context of this attempt, already the current OpenTelemetry context. None if not traced."""
+        return text_in(self._said, "traceparent") or None
+
+    @property
+    def tracestate(self) -> str | None:
+        """Its companion."""
+        return text_in(self._said, "tracestate") or None
+
+    def __eq__(self, other: object) -> bool:
+        return self._facts() == other._facts() if isinstance(other, StepContext) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((self.ledger, self.key, self.attempt))
+
+    def __repr__(self) -> str:
+        return f"StepContext({', '.join(f'{name}={value!r}' for name, value in self._facts().items())})"
+
+    def _facts(self) -> dict[str, object]:
+        """What it tells of the step; not what else came with the call, which may be secret."""
+        return {name: getattr(self, name) for name in FACTS}
 
     @classmethod
     def from_metadata(
@@ -165,7 +235,7 @@ class StepContext:
         Raises:
             NotInStep: the call is not a step of a saga, or its metadata is incomplete or malformed.
         """
-        step = step_of(metadata, time_remaining=time_remaining)
+        step = step_of(dict(iter(metadata)), time_remaining=time_remaining)
         if step is None:
             raise NotInStep(
                 f"this call is not a step of a saga: it carries no {KEY} with {SAGA_ID}; "
@@ -218,20 +288,17 @@ class StepContext:
         self.state.abort_reason = cut_utf8(reason, ABORT_REASON_LIMIT_BYTES)
 
 
-def step_of(
-    metadata: Iterable[tuple[str, str | bytes]], *, time_remaining: Callable[[], float | None]
-) -> StepContext | None:
+def step_of(said: Mapping[str, str | bytes], *, time_remaining: Callable[[], float | None]) -> StepContext | None:
     """The step that a call's metadata tells of; None if the call isn't a coordinator's.
 
     Raises:
         NotInStep: the metadata is incomplete or malformed.
     """
-    values = {key: value for key, value in metadata if isinstance(value, str)}
     # A call with all but the key is a coordinator's, and somebody on the way took the key out: it must not run without.
-    if SAGA_ID not in values or (KEY not in values and ATTEMPT not in values):
+    if SAGA_ID not in said or (KEY not in said and ATTEMPT not in said):
         return None
     try:
-        return _read(values, time_remaining)
+        return _read(said, time_remaining)
     except (KeyError, ValueError) as problem:
         raise NotInStep(
             f"this call's metadata is incomplete or malformed ({_told(problem)}): "
@@ -286,29 +353,31 @@ def leave(step: StepContext, token: Token[StepContext]) -> None:
     step.state.answered = True
 
 
-def _read(values: Mapping[str, str], time_remaining: Callable[[], float | None]) -> StepContext:
-    attempt = int(values[ATTEMPT])
+def _read(said: Mapping[str, str | bytes], time_remaining: Callable[[], float | None]) -> StepContext:
+    """What could be wrong is read at once, before anything runs; the rest when somebody asks for it."""
+    for name in IN_EVERY_STEP:
+        if not isinstance(said[name], str):
+            raise KeyError(name)
+    attempt = int(said[ATTEMPT])
     if attempt < 1:
         raise ValueError(f"{ATTEMPT} is {attempt}, it counts from 1")
-    action_key, target = values.get("amends-action-key"), values.get("amends-action-target")
-    step_time = values.get("amends-step-time")
+    target, step_time = text_in(said, ACTION_TARGET), text_in(said, STEP_TIME)
     return StepContext(
-        saga_id=SagaId(values[SAGA_ID]),
-        step=StepName(values["amends-step"]),
-        key=IdempotencyKey(values[KEY]),
-        key_uuid=values["amends-key-uuid"],
-        ledger=values["amends-ledger"],
-        kind=_word(_KINDS, values["amends-kind"]),
-        direction=_word(_DIRECTIONS, values["amends-direction"]),
-        attempt=attempt,
-        action_key=IdempotencyKey(action_key) if action_key else None,
-        action_key_uuid=values.get("amends-action-key-uuid") or None,
-        action_target=_word(_TARGETS, target) if target else None,
-        step_time=datetime.fromisoformat(step_time) if step_time else None,
-        traceparent=values.get("traceparent") or None,
-        tracestate=values.get("tracestate") or None,
-        remaining=time_remaining,
+        said,
+        attempt,
+        _word(_KINDS, text_in(said, KIND)),
+        _word(_DIRECTIONS, text_in(said, DIRECTION)),
+        _word(_TARGETS, target) if target else None,
+        datetime.fromisoformat(step_time) if step_time else None,
+        CallState(),
+        time_remaining,
     )
+
+
+def text_in(said: Mapping[str, str | bytes], name: str) -> str:
+    """What the metadata says under a name; "" if it says nothing, or says it in bytes."""
+    text = said.get(name)
+    return text if isinstance(text, str) else ""
 
 
 def _word(words: Mapping[str, Word], text: str) -> Word:

@@ -13,8 +13,7 @@ ended, and sends what the guard makes of it:
 from __future__ import annotations
 
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from amends.participant.wire import Refusal
 
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(NamedTuple):
     """The call succeeds.
 
     Attributes:

@@ -12,7 +12,6 @@ import asyncio
 import threading
 from collections import OrderedDict
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -28,14 +27,6 @@ class KeyInUseError(Exception):
     """This call must not run now: its key came with another request, or a copy of it is running."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Running:
-    """A call that is carried out: the number of its request, and who waits for its end."""
-
-    fingerprint: int
-    waiting: list[Future[None]] = field(default_factory=list["Future[None]"])
-
-
 class KeyMemory:
     """The keys of one server; for calls on an event loop and in threads.
 
@@ -46,11 +37,13 @@ class KeyMemory:
     def __init__(self, limit: int = REMEMBERED_KEYS) -> None:
         self._limit = limit
         self._lock = threading.Lock()
-        self._running: dict[LedgerKey, _Running] = {}
+        self._running: dict[LedgerKey, int] = {}
+        self._waiting: dict[LedgerKey, list[Future[None]]] = {}
         self._ended: OrderedDict[LedgerKey, int] = OrderedDict()
 
-    async def begin(self, step: StepContext, method: str, request: bytes) -> None:
-        """Note that a call is carried out, until `end`. Waits for a call that is in its way, up to the own deadline.
+    def begin(self, step: StepContext, method: str, request: bytes) -> Future[None] | None:
+        """Note that a call is carried out, until `end`; or, where another call is in its way, what is done when that
+        one has ended: wait for it (`wait_on_loop`, `wait_in_thread`) and begin again.
 
         Args:
             step: the call's step; its key is unique within its ledger.
@@ -60,20 +53,29 @@ class KeyMemory:
         Raises:
             KeyInUseError: it must not be carried out; the text says why. Then there is nothing to `end`.
         """
-        while (ended := self._begin(step, method, request)) is not None:
-            try:
-                async with asyncio.timeout(step.time_remaining()):
-                    await asyncio.wrap_future(ended)
-            except TimeoutError:
-                raise _still_running(step) from None
-
-    def begin_in_thread(self, step: StepContext, method: str, request: bytes) -> None:
-        """The same for a call that has a thread of its own, which waits."""
-        while (ended := self._begin(step, method, request)) is not None:
-            try:
-                ended.result(step.time_remaining())
-            except TimeoutError:
-                raise _still_running(step) from None
+        key = (step.ledger, step.key)
+        # 64 bits with a secret of this process: nobody meets another request with the same number by chance.
+        fingerprint = hash((method, request))
+        with self._lock:
+            known = self._running.get(key)
+            in_the_way = None if known is None else key
+            if known is None:
+                known = self._ended.get(key)
+            if known is not None and known != fingerprint:
+                raise KeyInUseError(
+                    f"key {step.key} of ledger {step.ledger!r} came with another request before, and this one was not "
+                    "carried out: a key stands for one request; if that ledger was made anew, give sagas new ids or "
+                    "restart this participant"
+                )
+            if in_the_way is None and step.action_key is not None:
+                of_the_action = (step.ledger, step.action_key)
+                in_the_way = of_the_action if of_the_action in self._running else None
+            if in_the_way is None:
+                self._running[key] = fingerprint
+                return None
+            ended: Future[None] = Future()
+            self._waiting.setdefault(in_the_way, []).append(ended)
+            return ended
 
     def end(self, step: StepContext) -> None:
         """Note that the call has ended, however it did.
@@ -82,10 +84,11 @@ class KeyMemory:
         """
         key = (step.ledger, step.key)
         with self._lock:
-            running = self._running.pop(key)
+            fingerprint = self._running.pop(key)
             if step.state.guard is None:
-                self._remember(key, running.fingerprint)
-        for waiting in running.waiting:
+                self._remember(key, fingerprint)
+            ended = self._waiting.pop(key, ())
+        for waiting in ended:
             if waiting.set_running_or_notify_cancel():
                 waiting.set_result(None)
 
@@ -95,28 +98,26 @@ class KeyMemory:
         if len(self._ended) > self._limit:
             self._ended.popitem(last=False)
 
-    def _begin(self, step: StepContext, method: str, request: bytes) -> Future[None] | None:
-        """Begin, or what is done when the call that is in the way has ended."""
-        key = (step.ledger, step.key)
-        # 64 bits with a secret of this process: nobody meets another request with the same number by chance.
-        fingerprint = hash((method, request))
-        with self._lock:
-            running = self._running.get(key)
-            known = self._ended.get(key) if running is None else running.fingerprint
-            if known is not None and known != fingerprint:
-                raise KeyInUseError(
-                    f"key {step.key} of ledger {step.ledger!r} came with another request before, and this one was not "
-                    "carried out: a key stands for one request; if that ledger was made anew, give sagas new ids or "
-                    "restart this participant"
-                )
-            if running is None and step.action_key is not None:
-                running = self._running.get((step.ledger, step.action_key))
-            if running is None:
-                self._running[key] = _Running(fingerprint)
-                return None
-            ended: Future[None] = Future()
-            running.waiting.append(ended)
-            return ended
+
+async def wait_on_loop(other: Future[None], step: StepContext) -> None:
+    """Wait for a call that is in this one's way, up to the own deadline.
+
+    Raises:
+        KeyInUseError: it has not ended.
+    """
+    try:
+        async with asyncio.timeout(step.time_remaining()):
+            await asyncio.wrap_future(other)
+    except TimeoutError:
+        raise _still_running(step) from None
+
+
+def wait_in_thread(other: Future[None], step: StepContext) -> None:
+    """The same for a call that has a thread of its own, which waits."""
+    try:
+        other.result(step.time_remaining())
+    except TimeoutError:
+        raise _still_running(step) from None
 
 
 def _still_running(step: StepContext) -> KeyInUseError:

@@ -29,7 +29,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import Any, cast
 
 import grpc
@@ -71,7 +71,10 @@ class StepCalls:
         """What a call is answered with: the whole way of it."""
         self._in_flight.begin()
         try:
-            return await self._carry_out(call)
+            step = self._step(call)
+            if step is None:
+                return await call.place.run(self._judge(call, None))
+            return await self._carry_out(call, step)
         except TryLater as later:
             return wire.not_now(later)
         except MalformedStepError as problem:
@@ -83,40 +86,44 @@ class StepCalls:
         finally:
             self._in_flight.end()
 
-    async def _carry_out(self, call: Call) -> Verdict:
-        step = self._step(call)
-        _check_readable(call)
-        if step is None:
-            return await call.place.run(self._handle(call, None))
-        served = step.state.served = ServedCall(
-            participant=self.participant,
-            method=call.method.name,
-            request=call.request.sent,
-            threaded=call.method.plain,
-        )
-        await call.place.begin(self._keys, step, served)
+    async def _carry_out(self, call: Call, step: StepContext) -> Verdict:
+        while (other := self._keys.begin(step, call.method.name, call.request.sent)) is not None:
+            await call.place.wait(other, step)
         try:
-            return await call.place.run(self._handle(call, step))
+            traceparent = step.traceparent
+            course = self._judge(call, step) if traceparent is None else self._traced(call, step, traceparent)
+            return await call.place.run(course)
         finally:
             self._keys.end(step)
 
     def _step(self, call: Call) -> StepContext | None:
+        """The call's step, if it has one, and nothing keeps it from being carried out that can be seen at once."""
         try:
             step = step_of(call.metadata, time_remaining=call.place.context.time_remaining)
         except NotInStep as problem:
             raise MalformedStepError(str(problem)) from problem
         if step is not None and 0 < self._capacity < self._in_flight.count:
             raise TryLater(f"{self.participant} is full: {self._capacity} at once is all it takes")
+        if not call.request.readable:
+            raise MalformedStepError(
+                f"the request's bytes don't parse as what {call.method.name} takes: "
+                "the coordinator and this participant have different protos"
+            )
+        if step is not None:
+            step.state.served = ServedCall(
+                self.participant, call.method.name, call.request.sent, threaded=call.method.plain
+            )
         return step
 
-    async def _handle(self, call: Call, step: StepContext | None) -> Verdict:
-        """Run the handler where this runs, within a span of its own, and make an answer of how it ends."""
-        with step_span(call.method.name, step) as span:
+    async def _traced(self, call: Call, step: StepContext, traceparent: str) -> Verdict:
+        """Run the handler within a span of its own, and make an answer of how it ends."""
+        with step_span(call.method.name, step, traceparent) as span:
             verdict = await self._judge(call, step)
             span.ended(verdict)
             return verdict
 
     async def _judge(self, call: Call, step: StepContext | None) -> Verdict:
+        """The same without a span."""
         try:
             return await _run(call, step)
         except Rejected as no:
@@ -143,14 +150,6 @@ def _ends_more_than_the_call(fault: BaseException, call: Call) -> bool:
     return not isinstance(fault, asyncio.CancelledError) or (task is not None and task.cancelling() > 0)
 
 
-def _check_readable(call: Call) -> None:
-    if not call.request.readable:
-        raise MalformedStepError(
-            f"the request's bytes don't parse as what {call.method.name} takes: "
-            "the coordinator and this participant have different protos"
-        )
-
-
 async def _run(call: Call, step: StepContext | None) -> Verdict:
     """Run a handler, and let the guard that it opened decide how the call ends."""
     returned: object = None
@@ -170,26 +169,26 @@ async def _run(call: Call, step: StepContext | None) -> Verdict:
 
 
 async def _run_handler(call: Call, step: StepContext | None) -> object:
-    """Run a handler with its step as the current one."""
-    if step is None:
-        return await _returned(call)
-    token = enter(step)
+    """What a handler returns, run with its step as the current one: a plain one at once, the others after what has to
+    be awaited.
+    """
+    token = enter(step) if step is not None else None
     try:
-        return await _returned(call)
-    finally:
-        leave(step, token)
-
-
-async def _returned(call: Call) -> object:
-    """What a handler returns: a plain one at once, the others after what has to be awaited."""
-    returned = call.method.behaviour(call.message, call.place.context)
-    if not inspect.isawaitable(returned):
-        return returned
-    if not call.method.plain:
+        returned = call.method.behaviour(call.message, call.place.context)
+        if not inspect.isawaitable(returned):
+            return returned
+        if call.method.plain:
+            raise _not_async(call, returned)
         return await returned
+    finally:
+        if step is not None and token is not None:
+            leave(step, token)
+
+
+def _not_async(call: Call, returned: Awaitable[object]) -> TypeError:
     if isinstance(returned, Coroutine):
         returned.close()
-    raise TypeError(
+    return TypeError(
         f"{place_of(call.method.behaviour)} is no `async def`, but what it returned has to be awaited: make it one; if "
         "it is decorated, the decorator has to use functools.wraps, or be `async` itself"
     )

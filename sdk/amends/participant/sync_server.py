@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -11,12 +12,12 @@ from google.protobuf.message import Message
 
 from amends.participant import wire
 from amends.participant.arrived_call import Call, Pairs
-from amends.participant.context import ServedCall, StepContext
+from amends.participant.context import StepContext
 from amends.participant.discretion import discreet_in_thread
 from amends.participant.guards import Verdict
 from amends.participant.handler_contexts import ContextOfSyncServer
 from amends.participant.in_flight import CallsInFlight
-from amends.participant.key_memory import KeyMemory
+from amends.participant.key_memory import wait_in_thread
 from amends.participant.served_method import GRPCS_OWN, ReceivedRequest, ServedMethod, served_method
 from amends.participant.step_calls import StepCalls
 from amends.participant.threads import at_once
@@ -65,11 +66,11 @@ class SyncStepInterceptor(grpc.ServerInterceptor):
 
     def _handler_of(self, method: ServedMethod, metadata: object) -> Handler:
         request = ReceivedRequest(method)
-        pairs = cast("Pairs", metadata or ())
+        said = dict(cast("Pairs", metadata or ()))
 
         def answer(message: Message, context: grpc.ServicerContext) -> Message:
             place = OwnThread(ContextOfSyncServer(context))
-            call = Call(method=method, metadata=pairs, request=request, message=message, place=place)
+            call = Call(method, said, request, message, place)
             return _send(at_once(self._calls.answer(call)), method, said=place.context, context=context)
 
         return grpc.unary_unary_rpc_method_handler(
@@ -83,13 +84,13 @@ class OwnThread:
     def __init__(self, context: ContextOfSyncServer) -> None:
         self.context = context
 
-    async def begin(self, keys: KeyMemory, step: StepContext, served: ServedCall) -> None:
+    async def wait(self, other: Future[None], step: StepContext) -> None:
         """See `Place`."""
-        keys.begin_in_thread(step, served.method, served.request)
+        wait_in_thread(other, step)
 
-    async def run(self, course: Coroutine[Any, Any, Verdict]) -> Verdict:
+    def run(self, course: Coroutine[Any, Any, Verdict]) -> Coroutine[Any, Any, Verdict]:
         """See `Place`."""
-        return await course
+        return course
 
 
 def _send(

@@ -77,17 +77,15 @@ class StepSpan:
 
 
 @contextmanager
-def step_span(method: str, step: StepContext | None) -> Generator[StepSpan]:
+def step_span(method: str, step: StepContext, traceparent: str) -> Generator[StepSpan]:
     """Have a span for a call while it is carried out, below the attempt that its metadata tells of.
 
     Args:
         method: "package.Service/Method".
-        step: the call's step; without one, or without a trace, there is no span.
+        step: the call's step.
+        traceparent: of the attempt.
     """
-    if step is None or step.traceparent is None:
-        yield StepSpan(None)
-        return
-    carrier = {"traceparent": step.traceparent}
+    carrier = {"traceparent": traceparent}
     if step.tracestate is not None:
         carrier["tracestate"] = step.tracestate
     above = _propagator.extract(carrier)

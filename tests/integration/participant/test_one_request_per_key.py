@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import grpc
 import pytest
 
-from amends.participant.context import IdempotencyKey, StepContext
-from amends.participant.key_memory import KeyInUseError, KeyMemory
+from amends.participant.context import StepContext
+from amends.participant.key_memory import KeyInUseError, KeyMemory, wait_in_thread, wait_on_loop
 from shop.inventory.v1.inventory_pb2 import ReserveRequest, ReserveResponse
 from tests.integration.participant.calls import RESERVE, ReserveContext, as_step
 from tests.integration.participant.test_answers import reserve, serving
@@ -105,25 +104,44 @@ async def not_to_be_called(request: ReserveRequest, context: ReserveContext) -> 
     raise AssertionError(request)
 
 
-def step(saga_id: str) -> StepContext:
+def step(saga_id: str, *, remaining_s: float | None = None) -> StepContext:
     """The step of a saga."""
-    return StepContext.from_metadata(as_step(saga_id))
+    return StepContext.from_metadata(as_step(saga_id), time_remaining=lambda: remaining_s)
+
+
+def undo(saga_id: str, *, remaining_s: float | None = None) -> StepContext:
+    """What undoes it."""
+    key = step(saga_id).key
+    about = as_step(saga_id, idempotency_key=f"{key}/undo", amends_action_key=key)
+    return StepContext.from_metadata(about, time_remaining=lambda: remaining_s)
+
+
+def begin(memory: KeyMemory, step: StepContext, request: bytes = b"ten", method: str = RESERVE) -> None:
+    """Begin in a thread, after what is in the way."""
+    while (other := memory.begin(step, method, request)) is not None:
+        wait_in_thread(other, step)
+
+
+async def begin_on_loop(memory: KeyMemory, step: StepContext, request: bytes = b"ten", method: str = RESERVE) -> None:
+    """Begin on the loop, after what is in the way."""
+    while (other := memory.begin(step, method, request)) is not None:
+        await wait_on_loop(other, step)
 
 
 async def test_the_memory_is_bounded_and_running_calls_never_fall_out_of_it() -> None:
     """F06: the keys that came last are remembered longest; ended ones beyond the bound are forgotten."""
     memory = KeyMemory(limit=2)
-    await memory.begin(step("runs"), RESERVE, b"ten")
+    await begin_on_loop(memory, step("runs"))
     for saga_id in ("a", "b", "c"):
-        await memory.begin(step(saga_id), RESERVE, b"ten")
+        await begin_on_loop(memory, step(saga_id))
         memory.end(step(saga_id))
-    await memory.begin(step("a"), RESERVE, b"ninety-nine")  # forgotten: nobody can tell any more
+    await begin_on_loop(memory, step("a"), b"ninety-nine")  # forgotten: nobody can tell any more
     for saga_id in ("runs", "b", "c"):
         with pytest.raises(KeyInUseError, match="another request"):
-            await memory.begin(step(saga_id), RESERVE, b"ninety-nine")
+            await begin_on_loop(memory, step(saga_id), b"ninety-nine")
     with pytest.raises(KeyInUseError, match="another request"):
-        await memory.begin(step("c"), f"{RESERVE}Again", b"ten")
-    copy = asyncio.create_task(memory.begin(step("runs"), RESERVE, b"ten"))
+        await begin_on_loop(memory, step("c"), b"ten", f"{RESERVE}Again")
+    copy = asyncio.create_task(begin_on_loop(memory, step("runs")))
     await asyncio.sleep(0)
     memory.end(step("runs"))
     await copy
@@ -132,14 +150,12 @@ async def test_the_memory_is_bounded_and_running_calls_never_fall_out_of_it() ->
 def test_a_copy_in_a_thread_waits_and_gives_up_at_its_deadline() -> None:
     """S2, S5: the same for calls that have a thread of their own, and for the undo of an action that runs."""
     memory = KeyMemory()
-    memory.begin_in_thread(step("order-1"), RESERVE, b"ten")
-    key = step("order-1").key
-    undo = replace(step("order-1"), key=IdempotencyKey(f"{key}/undo"), action_key=key, remaining=lambda: 0.0)
+    begin(memory, step("order-1"))
     with pytest.raises(KeyInUseError, match="is running"):
-        memory.begin_in_thread(replace(step("order-1"), remaining=lambda: 0.0), RESERVE, b"ten")
+        begin(memory, step("order-1", remaining_s=0.0))
     with pytest.raises(KeyInUseError, match="is running"):
-        memory.begin_in_thread(undo, RESERVE, b"ten")
+        begin(memory, undo("order-1", remaining_s=0.0))
     with ThreadPoolExecutor() as threads:
-        waiting = threads.submit(memory.begin_in_thread, replace(undo, remaining=lambda: None), RESERVE, b"ten")
+        waiting = threads.submit(begin, memory, undo("order-1"))
         memory.end(step("order-1"))
         waiting.result(10)

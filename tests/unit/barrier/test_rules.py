@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import grpc
 import pytest
 
@@ -120,10 +118,10 @@ def test_how_a_yes_is_said() -> None:
 def test_what_tells_a_request_from_another() -> None:
     """F06: the method and the bytes, which can't be taken for each other."""
     others = [
-        replace(SERVED, request=b"ninety-nine"),
-        replace(SERVED, method="p.S/Refund"),
-        replace(SERVED, method="p.S/Payten", request=b""),
+        SERVED._replace(request=b"ninety-nine"),
+        SERVED._replace(method="p.S/Refund"),
+        SERVED._replace(method="p.S/Payten", request=b""),
     ]
     hashes = {GuardedCall(STEP, served).request_hash for served in (SERVED, *others)}
     assert len(hashes) == 1 + len(others)
-    assert GuardedCall(STEP, replace(SERVED, participant="other")).request_hash == CALL.request_hash
+    assert GuardedCall(STEP, SERVED._replace(participant="other")).request_hash == CALL.request_hash

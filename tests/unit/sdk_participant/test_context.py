@@ -59,6 +59,17 @@ def test_an_action_has_no_action_key() -> None:
     assert (step.traceparent, step.tracestate, step.time_remaining()) == (None, None, None)
 
 
+def test_a_step_shows_what_it_is_and_nothing_else_that_came_with_the_call() -> None:
+    """L2: a token that came along stands in no log that a step is written to."""
+    metadata = {**ACTION, "authorization": "Bearer s3cret"}
+    step = StepContext.from_metadata(metadata.items())
+    assert step == StepContext.from_metadata(ACTION.items())
+    assert hash(step) == hash(StepContext.from_metadata(ACTION.items()))
+    assert step != StepContext.from_metadata({**ACTION, "amends-attempt": "4"}.items())
+    assert "order-1/reserve/action" in repr(step)
+    assert "s3cret" not in repr(step)
+
+
 @pytest.mark.parametrize("missing", ["amends-step", "amends-kind", "amends-direction", "amends-attempt"])
 def test_missing_metadata_is_named(missing: str) -> None:
     """L2: a call that can't be understood is refused with what is missing, not run with a guess."""
@@ -87,6 +98,13 @@ def test_somebody_elses_idempotency_key_makes_no_step() -> None:
     """S2: a key without a saga is another caller's business."""
     with pytest.raises(NotInStep, match="not a step of a saga"):
         StepContext.from_metadata([("idempotency-key", "abc"), ("some-bin", b"\0")])
+
+
+def test_bytes_in_the_place_of_a_text_count_as_missing() -> None:
+    """L2: whoever hands metadata over by hand hears which of it is no text."""
+    metadata: dict[str, str | bytes] = {**ACTION, "amends-ledger": b"staging"}
+    with pytest.raises(NotInStep, match="amends-ledger is missing"):
+        StepContext.from_metadata(metadata.items())
 
 
 async def test_current_step_is_seen_by_everything_the_handler_awaits() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from typing import Any
 
 import grpc
@@ -12,10 +13,9 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, te
 from google.protobuf.message import Message
 
 from amends.participant.arrived_call import Call
-from amends.participant.context import ServedCall, StepContext
+from amends.participant.context import StepContext
 from amends.participant.guards import Verdict
 from amends.participant.in_flight import CallsInFlight
-from amends.participant.key_memory import KeyMemory
 from amends.participant.served_method import ReceivedRequest, ServedMethod
 from amends.participant.step_calls import StepCalls
 from amends.participant.threads import at_once
@@ -51,11 +51,11 @@ class Here:
     def __init__(self) -> None:
         self.context = Said()
 
-    async def begin(self, keys: KeyMemory, step: StepContext, served: ServedCall) -> None:
-        keys.begin_in_thread(step, served.method, served.request)
+    async def wait(self, other: Future[None], step: StepContext) -> None:
+        raise AssertionError("there is no other call")
 
-    async def run(self, course: Coroutine[Any, Any, Verdict]) -> Verdict:
-        return await course
+    def run(self, course: Coroutine[Any, Any, Verdict]) -> Coroutine[Any, Any, Verdict]:
+        return course
 
 
 def answer_of(returned: Message, asked: type[Message]) -> Verdict:
@@ -69,7 +69,7 @@ def answer_of(returned: Message, asked: type[Message]) -> Verdict:
     )
     request = ReceivedRequest(method)
     calls = StepCalls("desk", capacity=0, in_flight=CallsInFlight())
-    call = Call(method=method, metadata=as_step(), request=request, message=request.read(b""), place=Here())
+    call = Call(method, dict(as_step()), request, request.read(b""), Here())
     return at_once(calls.answer(call))
 
 
