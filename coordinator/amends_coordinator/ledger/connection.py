@@ -98,7 +98,7 @@ class WriteConnection:
             self.drop()
             return
         try:
-            connection.rollback()
+            self._dialect.roll_back(connection)
         except DBAPIError:
             self.drop()
 

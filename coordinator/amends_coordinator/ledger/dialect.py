@@ -169,6 +169,10 @@ class SqlDialect(Protocol):
         """Commit. Returns only if the database said that it is committed; any error leaves that open."""
         ...
 
+    def roll_back(self, connection: Connection) -> None:
+        """Undo the transaction that was begun to write."""
+        ...
+
     def insert_new(self, table: Table) -> Insert:
         """An insert that does nothing where the row exists."""
         ...

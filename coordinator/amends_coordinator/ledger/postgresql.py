@@ -164,6 +164,10 @@ class PostgresqlDialect:
             raise OperationalError("COMMIT", None, NotCommittedError(answer))
         connection.commit()  # SQLAlchemy's own notion of a transaction ends too; the server is told nothing more
 
+    def roll_back(self, connection: Connection) -> None:
+        """See the protocol."""
+        connection.rollback()
+
     def many_rows(self, compiler: Dialect) -> ManyRows:
         """See the protocol."""
         return Arrays(compiler)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import contextmanager
 from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, update
-from sqlalchemy.exc import DBAPIError
+
+from amends_coordinator.ledger import direct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy import BindParameter, Column, Connection, Select, Table
     from sqlalchemy.engine import Dialect
@@ -24,66 +23,32 @@ if TYPE_CHECKING:
 _ROW_ID = "row_id"
 
 
-class Prepared:
-    """One compiled statement and the order of its parameters.
+class Direct:
+    """A statement that is compiled once and goes straight to the driver.
 
     Args:
         statement: every value of it is a named parameter.
-        names: the parameters in the order in which `fetch` gets their values.
+        names: the parameters in the order in which `run` and `fetch` get their values.
     """
 
     def __init__(self, statement: ClauseElement, names: Sequence[str], dialect: Dialect) -> None:
         compiled = statement.compile(dialect=dialect, column_keys=list(names))
-        self.text = str(compiled)
-        self._names = tuple(names)
-        taken = getattr(compiled, "positiontup", None)  # only the SQL compiler of positional dialects has one
-        self._positional = taken is not None
-        self._permuted = None if taken is None or tuple(taken) == self._names else _permutation(taken, self._names)
-
-    def fetch(self, connection: Connection, values: Row) -> list[Any]:
-        """Execute it once and answer its rows (Any: what is in them is the statement's business)."""
-        return [*connection.exec_driver_sql(self.text, self.arguments(values))]
-
-    def arguments(self, row: Row) -> Row | dict[str, object]:
-        """The values of a row as the driver takes them."""
-        if self._permuted is not None:
-            return self._permuted(row)
-        return row if self._positional else dict(zip(self._names, row, strict=True))
-
-
-class Direct:
-    """A statement that goes to SQLite on SQLAlchemy's connection but without its execution layer, which takes longer
-    than SQLite does for these. Errors are SQLAlchemy's all the same.
-    """
-
-    def __init__(self, statement: ClauseElement, names: Sequence[str], dialect: Dialect) -> None:
-        self._prepared = Prepared(statement, names, dialect)
+        self._text = str(compiled)
+        taken = tuple(getattr(compiled, "positiontup", ()))  # only compilers of positional dialects have one
+        self._permuted = None if taken == tuple(names) else _permutation(taken, names)
 
     def run(self, connection: Connection, values: Sequence[Row]) -> None:
         """Execute it for each row of values; nothing is sent for no row."""
         if values:
-            arguments = [self._prepared.arguments(row) for row in values]
-            with _translated(self._prepared.text):
-                _driver(connection).executemany(self._prepared.text, arguments)
+            direct.execute_many(connection, self._text, [self._ordered(row) for row in values])
 
     def fetch(self, connection: Connection, values: Row) -> list[Any]:
         """Execute it once and answer its rows (Any: what is in them is the statement's business)."""
-        arguments = self._prepared.arguments(values)
-        with _translated(self._prepared.text):
-            rows: list[Any] = _driver(connection).execute(self._prepared.text, arguments).fetchall()
-        return rows
+        return direct.fetch(connection, self._text, self._ordered(values))
 
-
-def _driver(connection: Connection) -> Any:  # Any: SQLAlchemy leaves the drivers' own types open
-    return connection.connection.driver_connection
-
-
-@contextmanager
-def _translated(text: str) -> Generator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise DBAPIError.instance(text, None, error, sqlite3.Error, hide_parameters=True) from error
+    def _ordered(self, row: Row) -> Row:
+        """The values of a row in the order in which the statement takes them."""
+        return row if self._permuted is None else self._permuted(row)
 
 
 class RowByRow:

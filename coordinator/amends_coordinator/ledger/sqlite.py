@@ -14,6 +14,7 @@ from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, InterfaceError, NotSupportedError, ProgrammingError
 from sqlalchemy.pool import NullPool, QueuePool
 
+from amends_coordinator.ledger import direct
 from amends_coordinator.ledger.dialect import Fault
 from amends_coordinator.ledger.instants import instant_to_text
 from amends_coordinator.ledger.lock import FileLock
@@ -140,7 +141,7 @@ class SqliteDialect:
 
     def begin_write(self, connection: Connection) -> None:
         """Take the write lock at once: a transaction that asks for it later can be refused in its middle."""
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        direct.execute(connection, "BEGIN IMMEDIATE")
 
     def begin_read(self, connection: Connection) -> None:
         """See the protocol."""
@@ -148,7 +149,11 @@ class SqliteDialect:
 
     def commit(self, connection: Connection) -> None:
         """See the protocol."""
-        connection.commit()
+        direct.commit(connection)
+
+    def roll_back(self, connection: Connection) -> None:
+        """See the protocol."""
+        direct.roll_back(connection)
 
     def insert_new(self, table: Table) -> Insert:
         """See the protocol."""
@@ -200,6 +205,7 @@ class SqliteDialect:
         connection.execute("PRAGMA cache_size = -16384")  # a list walks through indexes of big files again and again
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
+        direct.know_plain_values()
         connection.text_factory = _TEXT
         connection.isolation_level = None  # transactions begin and end where this module says so
         connection.execute(f"PRAGMA busy_timeout = {self._busy_timeout_ms}")

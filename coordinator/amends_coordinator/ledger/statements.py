@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import bindparam, false, select
+from sqlalchemy import false, select
 
 from amends_coordinator.ledger import rows, schema
-from amends_coordinator.ledger.row_by_row import Prepared
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 
     Guarded = tuple[str, int, str | None, str]
     Token = tuple[str, str, str, int]
-
-_ROW_ID = "row_id"
 
 
 class Statements:
@@ -45,8 +42,8 @@ class Statements:
         self._guard = many.select_by_id(guard.with_for_update(key_share=True, skip_locked=True), saga.c.id)
         tokens = select(saga.c.id, saga.c.start_token, saga.c.written_by, saga.c.version)
         self._tokens = many.select_by_id(tokens, saga.c.id)
-        unfenced = select(node.c.node_id).where(node.c.node_id == bindparam(_ROW_ID), node.c.fenced == false())
-        self._unfenced = Prepared(unfenced.with_for_update(read=True), (_ROW_ID,), compiler)
+        unfenced = select(node.c.node_id).where(node.c.fenced == false()).with_for_update(read=True)
+        self._unfenced = many.select_by_id(unfenced, node.c.node_id)
 
     def is_unfenced(self, connection: Connection, node_id: str) -> bool:
         """Lock the node's row against fencing, and answer whether it is there and not fenced."""
