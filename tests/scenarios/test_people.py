@@ -124,6 +124,8 @@ async def test_v14_a_resolved_retriable(ledger_url: str, tmp_path: Path) -> None
         )
         wrong = resolution(letter, "HAPPENED", FindResponse())
         assert (await refused(desk.stub.ResolveDeadLetter(wrong))).paths == ("response",)
+        contradiction = resolution(letter, "DID_NOT_HAPPEN", DoResponse(effect_id="e-1"))
+        assert (await refused(desk.stub.ResolveDeadLetter(contradiction))).paths == ("response",)
         await desk.resolve(letter, "HAPPENED", DoResponse(effect_id="by hand"))
         ended = await desk.stands("COMMITTED")
         row = intent_of(ended, "b")

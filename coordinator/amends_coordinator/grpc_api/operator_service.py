@@ -94,6 +94,8 @@ class OperatorService:
             checks.fault("resolution", f"{request.resolution} is none; say what was found, for example HAPPENED")
         if request.HasField("response"):
             checks.size("response", len(request.response.value), limit_bytes=self._payload_limit_bytes)
+            if resolution is not Resolution.HAPPENED:
+                checks.fault("response", "only what happened has one; leave it out, or say HAPPENED")
         reason = checks.required_words("reason", request.reason, limit_bytes=REASON_LIMIT_BYTES)
         who = claimed_actor(checks, request.claimed_actor, context)
         checks.raise_if_any()

@@ -48,12 +48,11 @@ def terminate(saga_id: SagaId, reason: Reason, coordinator: Coordinator = DEFAUL
             request = TerminateSagaRequest(saga_id=saga_id, reason=reason, claimed_actor=login_name())
             return (await operator.TerminateSaga(request, timeout=CALL_TIMEOUT_S)).saga
 
-    saga = asyncio.run(send())
-    _tell(saga, "terminated")
-    if saga.attention_required:
-        typer.echo(f"what is left to decide: `amends deadletter list --saga {cut(saga.saga_id)}`")
+    _tell(asyncio.run(send()), "terminated")
 
 
 def _tell(saga: Saga, what: str) -> None:
     saga_id = cut(saga.saga_id)
     typer.echo(f"saga {saga_id}: {what}; it is {saga_state(saga)}")
+    if saga.attention_required:
+        typer.echo(f"what is left to decide: `amends deadletter list --saga {saga_id}`")

@@ -225,7 +225,8 @@ class ResolveDeadLetterRequest(_message.Message):
     @_builtins.property
     def response(self) -> _any_pb2.Any:
         """The action's response, of the method's response type. Required with `RESOLUTION_HAPPENED` where a later step, the
-        saga's output or the step's own compensation reads it (`RESPONSE_REQUIRED`). Not for a compensation.
+        saga's output or the step's own compensation reads it (`RESPONSE_REQUIRED`). Not with another resolution, and not for
+        a compensation.
         """
 
     def __init__(

@@ -102,7 +102,7 @@ def test_no_dead_letters(api: SagaApi, runner: CliRunner) -> None:
         (
             ["saga", "run-now", "order-1043"],
             RunSagaNowRequest(saga_id="order-1043", claimed_actor="ada"),
-            "saga order-1043: due now; it is COMPENSATING",
+            "due now; it is COMPENSATING\nwhat is left to decide: `amends deadletter list --saga order-1043`",
         ),
         (
             ["saga", "terminate", "order-1043", "--reason", "harm"],
