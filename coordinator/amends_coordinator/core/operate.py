@@ -170,9 +170,12 @@ def _retry_action(draft: Draft, step: StepPlan, parked: Intent, *, forced: bool)
 
 
 def _require_predecessors(draft: Draft, step: StepPlan) -> None:
-    for name in step.after:
+    """All steps that come before it have to be done, not only those just before it: a person may have settled these
+    first.
+    """
+    for name, behind in draft.plan.descendants.items():
         action = draft.intent(name, Direction.ACTION)
-        if action is None or not is_done(draft.plan, action):
+        if step.name in behind and (action is None or not is_done(draft.plan, action)):
             raise VerbRefusedError(Refusal.OUT_OF_ORDER, f"{step.name} comes after {name}; settle that one first")
 
 

@@ -289,13 +289,16 @@ def finds_its_work(move: Move) -> Iterator[str]:
 
 
 def own_faults_roll_nothing_back(move: Move) -> Iterator[str]:
-    """A crash rolls a saga back only through its timeout, an abort, or a step that was to run at most once."""
+    """A crash rolls a saga back only through its timeout, an abort, a step that was to run at most once, or a new call
+    whose request can't be built.
+    """
     before, saga = move.before, move.saga
     if not isinstance(move.came, Adopted) or before.state is not SagaState.RUNNING or saga.state is SagaState.RUNNING:
         return
     once = any(intent.state is IntentState.PENDING and _runs_once(move, intent) for intent in before.intents)
     is_late = move.came.at.now >= before.deadline_time
-    if saga.state is not SagaState.COMMITTED and not (once or is_late or before.abort_requested):
+    unbuilt = saga.failure is not None and saga.failure.reason == "BINDING_FAILED"
+    if saga.state is not SagaState.COMMITTED and not (once or is_late or unbuilt or before.abort_requested):
         yield "a crash alone has rolled a healthy saga back"
 
 

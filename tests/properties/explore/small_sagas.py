@@ -64,6 +64,9 @@ def _chains() -> list[Small]:
             replace(plain, lookup=False, blind=True),
             replace(plain, lookup=False, desk=True, terminate=True, crashes=False, timeouts=False, aborts=False),
         ]
+    stopped = replace(PLAIN, shape="P-R-R", lookup=False, desk=True, terminate=True)
+    for guarantee in REMEMBERING:
+        found.append(replace(stopped, guarantee=guarantee, crashes=False, timeouts=False, aborts=False))
     return found
 
 

@@ -202,6 +202,35 @@ def test_after_the_point() -> None:
     )
 
 
+def test_what_lies_between_is_waived_first() -> None:
+    """V20, S6: a step isn't called because the one just before it is settled: the pivot may still be refused."""
+    play(
+        saga_of(pivot("ship"), retriable("capture"), retriable("notify")),
+        """
+        start
+          point of no return passed
+          call ship action #1
+        terminate
+          ship action PARKED
+          dead letter: ship action TERMINATED
+          dead letter: capture action TERMINATED
+          dead letter: notify action TERMINATED
+        resolve capture action DID_NOT_HAPPEN
+          capture action RESOLVED
+          dead letter closed: capture action TERMINATED
+        retry notify action
+          refused: OUT_OF_ORDER
+        resolve ship action DID_NOT_HAPPEN
+          ship action RESOLVED
+          notify action DROPPED
+          point of no return cleared
+          saga COMPENSATING, RESOLVED_DID_NOT_HAPPEN of ship
+          dead letter closed: ship action TERMINATED
+          dead letter closed: notify action TERMINATED
+        """,
+    )
+
+
 def test_while_the_pivot_is_asked_about() -> None:
     """S6: an unknown pivot waits for a person."""
     play(
