@@ -27,13 +27,14 @@ GOOD = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """One answer: a code with its text, or a body; trailers; and how long it takes."""
+    """One answer: a code with its text, or a body; trailers; how long it takes, or what it waits for."""
 
     body: bytes | None = None
     code: grpc.StatusCode = grpc.StatusCode.OK
     text: str = ""
     trailers: tuple[tuple[str, str | bytes], ...] = ()
     delay_s: float = 0.0
+    until: asyncio.Event | None = None
     nothing: bool = False
 
 
@@ -92,6 +93,8 @@ class RawSteps:
 
     async def _answer(self, seen: Seen, context: grpc.aio.ServicerContext[Any, Any]) -> bytes | None:
         reply = self.reply_to(seen)
+        if reply.until is not None:
+            await reply.until.wait()
         with suppress(TimeoutError):
             if reply.delay_s:
                 await asyncio.wait_for(asyncio.Event().wait(), reply.delay_s)

@@ -78,9 +78,11 @@ async def test_a_copy_waits_for_the_call_that_runs() -> None:
         raise AssertionError
 
     async with serving(behaviour) as channel:
-        first = asyncio.create_task(reserve(channel, as_step(), timeout_s=0.2))
+        first = asyncio.create_task(reserve(channel, as_step(), timeout_s=None))
         await began.wait()
-        assert (await first).code is grpc.StatusCode.DEADLINE_EXCEEDED
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
         copy = asyncio.create_task(reserve(channel, as_step(amends_attempt="2")))
         too_late = await reserve(channel, as_step(amends_attempt="3"), timeout_s=0.2)
         goes_on.set()
