@@ -32,6 +32,9 @@ REFUSALS = (
 )
 WIRING = (Code.UNIMPLEMENTED, Code.PERMISSION_DENIED, Code.UNAUTHENTICATED)
 PROVES_NOTHING = tuple(code for code in Code if code not in (Code.OK, *REFUSALS, *WIRING))
+IMPATIENT = timedelta(milliseconds=100)
+"""Far less than the slow step takes."""
+
 NEXT_IS_REFUSED = {"no": [Reply(code=Code.FAILED_PRECONDITION)]}
 
 
@@ -82,7 +85,7 @@ async def test_too_slow_until_the_budget_is_spent_undone_by_key(tmp_path: Path) 
     slow = Reply(delay_s=0.4)
     saga = Saga("slow", input=ScenarioInput)
     for name in ("a", "b", "c"):
-        saga.step(name, Do(name=name), timeout=timedelta(milliseconds=100), retry=SHORT).compensated_by(
+        saga.step(name, Do(name=name), timeout=IMPATIENT if name == "b" else None, retry=SHORT).compensated_by(
             Undo(name=name), by_key=True, retry=SHORT
         )
     async with raw_steps({"b": [slow]}) as steps, inside(tmp_path) as coordinator:
@@ -103,7 +106,7 @@ async def test_too_slow_and_the_undo_needs_the_missing_response(tmp_path: Path) 
     """
     saga = Saga("slow", input=ScenarioInput)
     for name in ("a", "b"):
-        step = saga.step(name, Do(name=name), timeout=timedelta(milliseconds=100), retry=SHORT)
+        step = saga.step(name, Do(name=name), timeout=IMPATIENT if name == "b" else None, retry=SHORT)
         step.compensated_by(Undo(effect_id=step.response.effect_id, name=name), retry=SHORT)
     async with raw_steps({"b": [Reply(delay_s=0.4)]}) as steps, inside(tmp_path) as coordinator:
         await coordinator.announce("raw", steps.address)

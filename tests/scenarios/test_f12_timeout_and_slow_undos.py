@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.scenario
 
-TIMEOUT_S, UNDO_TIMEOUT_S = 1.0, 0.5
+TIMEOUT_S, UNDO_TIMEOUT_S = 2.0, 0.5
 SLACK_S = 5.0
 
 
 def definition() -> Timeline:
-    """Three steps that could take a minute each, in a saga that may take a second."""
+    """Three steps that could take a minute each, in a saga that may take two seconds."""
     saga = timeline("f12", timeout=timedelta(seconds=TIMEOUT_S))
     for name in ("a", "b", "c"):
         step = saga.step(name, GUARDED.do(name=name), timeout=timedelta(minutes=1), retry=LONG)
