@@ -85,12 +85,34 @@ class Surroundings:
         return Moment(self.clock.now(), self.node, self.clock.fraction(), grace_us)
 
 
+class CallUnderWay:
+    """A call that a task makes. It can be cut short without ending the task, which may have more to do."""
+
+    __slots__ = ("_is_cut", "effect", "task")
+
+    def __init__(self, effect: Call, task: asyncio.Task[None] | None = None) -> None:
+        self.effect = effect
+        self.task = task
+        self._is_cut = False
+
+    def cut(self) -> None:
+        """Have the task stop waiting for it."""
+        self._is_cut = True
+        if self.task is not None:
+            self.task.cancel()
+
+    def goes_on_without(self) -> bool:
+        """Whether the task, which was cancelled in the middle of the call, was so only for the call's sake."""
+        return self._is_cut and self.task is not None and not self.task.uncancel()
+
+
 class Driver:
     """One saga in memory. `run` is its whole life; nothing else changes it.
 
     Whoever brings an event decides it: the task of a call that has ended goes on with the decision, its write, and the
-    next call if there is one. While one task decides, others only leave their events with it; so a saga that goes on
-    well is one task from its first call to its end, and decisions never overlap.
+    next call if there is one. While one task decides, others only leave their events with it, so decisions never
+    overlap. The first of the calls is made by `run` itself; so a saga that goes on well is one task from its beginning
+    to its end.
 
     Args:
         stored: the saga as it was made durable last.
@@ -121,9 +143,11 @@ class Driver:
         self._events: deque[Event | None] = deque()  # None: somebody else wrote the saga
         self._deciding = False
         self._to_call: deque[Call] = deque()
-        self._calls: dict[tuple[StepName, Direction], asyncio.Task[None]] = {}
+        self._calls: dict[tuple[StepName, Direction], CallUnderWay] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._over: asyncio.Future[None] | None = None
+        self._running: asyncio.Task[None] | None = None  # the task of `run`, as long as something is left to do
+        self._rest: asyncio.Future[None] | None = None  # what it waits for while others drive the saga
+        self._failure: BaseException | None = None
         self._wake_time: Instant | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_time = Instant(0)
@@ -145,15 +169,21 @@ class Driver:
             SagaLostError: it isn't this node's any more.
             NodeFencedError: this node is shut out of the ledger.
         """
-        self._over = asyncio.get_running_loop().create_future()
+        running = self._running = asyncio.current_task()
         try:
             for effect in effects:
                 self._carry_out(effect)
             if first is not None:
                 self._events.appendleft(first)  # before a nudge that came while this was waiting for its turn
             await self._decide_all()
-            self._begin_calls()
-            await self._over
+            await self._call_on(self._take_call(running))
+            if self._running is not None:
+                self._rest = asyncio.get_running_loop().create_future()
+                await self._rest
+        except asyncio.CancelledError:
+            if self._failure is None or (running is not None and running.uncancel()):
+                raise
+            raise self._failure from None
         finally:
             await self._let_go()
 
@@ -171,7 +201,7 @@ class Driver:
         A driver that is letting go of it begins nothing any more: the saga is due, and the sweeper takes it up.
         """
         self._events.append(None)
-        if self._over is not None and not self._over.done() and not self._deciding:
+        if self._running is not None and not self._deciding:
             self._spawn(self._go_on(), f"saga {self._saga.id} is looked at again")
 
     async def _decide_all(self) -> None:
@@ -192,12 +222,14 @@ class Driver:
 
     def _end_if_at_rest(self) -> None:
         """End `run` if nothing is left to do, or nothing for longer than a waiting saga may stay in memory."""
-        if self._over is None or self._over.done():
+        if self._running is None:
             return
-        if self._at_rest():
-            self._over.set_result(None)
-        else:
+        if not self._at_rest():
             self._set_timer()
+            return
+        self._running = None
+        if self._rest is not None:
+            self._rest.set_result(None)
 
     def _at_rest(self) -> bool:
         if self._events or self._calls or self._to_call:
@@ -288,7 +320,7 @@ class Driver:
     def _forget_calls_that_were_closed(self) -> None:
         """Stop waiting for calls that whoever wrote the saga has closed: their answers decide nothing any more."""
         for key in [key for key in self._calls if not self._is_in_flight(*key)]:
-            self._calls.pop(key).cancel()
+            self._calls.pop(key).cut()
         self._to_call = deque(effect for effect in self._to_call if self._is_in_flight(*_key(effect)))
 
     def _is_in_flight(self, step: StepName, direction: Direction) -> bool:
@@ -321,9 +353,9 @@ class Driver:
             case CallAction() | CallCompensation() | CallLookup():
                 self._to_call.append(effect)
             case CancelCall():
-                task = self._calls.pop((effect.step, effect.direction), None)
-                if task is not None:
-                    task.cancel()
+                call = self._calls.pop((effect.step, effect.direction), None)
+                if call is not None:
+                    call.cut()
             case WakeAt():
                 self._wake_time = effect.time
             case Finish():
@@ -337,29 +369,29 @@ class Driver:
         """Make the calls that decisions want, each in a task of its own."""
         while self._to_call:
             effect = self._to_call.popleft()
-            name = f"saga {self._saga.id} calls {effect.step}"
-            self._calls[_key(effect)] = self._spawn(self._call_on(effect), name)
+            call = self._calls[_key(effect)] = CallUnderWay(effect)
+            call.task = self._spawn(self._call_on(call), f"saga {self._saga.id} calls {effect.step}")
 
-    async def _call_on(self, effect: Call) -> None:
-        """Make a call, decide what its answer means, and go on with the next call where there is one."""
-        task = asyncio.current_task()
-        next_call: Call | None = effect
-        while next_call is not None:
-            await self._call(next_call)
-            await self._decide_all()
-            next_call = self._take_call(task)
-            self._begin_calls()
-
-    def _take_call(self, task: asyncio.Task[None] | None) -> Call | None:
+    def _take_call(self, task: asyncio.Task[None] | None) -> CallUnderWay | None:
         """One of the calls that the last decision wants, to be made by this task, which runs now."""
-        if not self._to_call or task is None:
+        if not self._to_call:
             return None
         effect = self._to_call.popleft()
-        self._calls[_key(effect)] = task
-        return effect
+        call = self._calls[_key(effect)] = CallUnderWay(effect, task)
+        return call
 
-    async def _call(self, effect: Call) -> None:
-        """Make one attempt and leave its end as an event."""
+    async def _call_on(self, call: CallUnderWay | None) -> None:
+        """Make a call, decide what its answer means, and go on with the next call where there is one."""
+        self._begin_calls()
+        while call is not None:
+            await self._call(call)
+            await self._decide_all()
+            call = self._take_call(call.task)
+            self._begin_calls()
+
+    async def _call(self, call: CallUnderWay) -> None:
+        """Make one attempt and leave its end as an event, unless it is cut short."""
+        effect = call.effect
         try:
             if not self._around.lease.holds:
                 await self._around.lease.held()
@@ -371,6 +403,10 @@ class Driver:
                 trace_ratio=self._around.settings.trace_ratio,
             )
             answer = await self._send(request)
+        except asyncio.CancelledError:
+            if call.goes_on_without():
+                return
+            raise
         except Exception as error:  # noqa: BLE001 - the port promises never to raise; if it does, nothing is known.
             self._around.telemetry.driver_failed(self._saga.id, error)
             answer = Answer(outcome=Outcome.UNKNOWN, message="the coordinator failed while it was calling")
@@ -405,10 +441,11 @@ class Driver:
         error = None if task.cancelled() else task.exception()
         if error is None:
             return
-        if self._over is not None and not self._over.done():
-            self._over.set_exception(error)
-        else:
+        if self._running is None:
             self._around.telemetry.driver_failed(self._saga.id, error)
+        elif self._failure is None:
+            self._failure = error
+            self._running.cancel()
 
     def _set_timer(self) -> None:
         """Have the saga woken at its time. A timer that fires before it is good enough: `_wake` looks at the time
@@ -436,8 +473,7 @@ class Driver:
         self._standing.leave()
         if self._timer is not None:
             self._timer.cancel()
-        if self._over is not None:
-            self._over.cancel()  # from now on nobody waits for it: what still fails is told by `_ended`
+        self._running = None  # from now on nobody waits for the others: what still fails is told by `_ended`
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()

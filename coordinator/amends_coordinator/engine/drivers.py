@@ -31,7 +31,7 @@ from amends_coordinator.ports.ledger import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Coroutine, Generator
 
     from amends_coordinator.core.effects import Effect
     from amends_coordinator.core.events import Event
@@ -123,23 +123,52 @@ class Drivers:
         self,
         stored: StoredSaga,
         definition: CompiledDefinition,
-        first: Event | None,
-        effects: tuple[Effect, ...] = (),
+        first: Event,
         *,
         standing: Standing,
     ) -> None:
-        """Drive a saga from an event on, or from the effects of a decision that is durable already."""
+        """Drive a saga from an event on."""
+        saga_id = stored.saga.id
+        driving = self._take(stored, definition, first, (), standing=standing)
+        self._tasks[saga_id] = asyncio.create_task(driving, name=f"saga {saga_id}")
+
+    def take(
+        self,
+        stored: StoredSaga,
+        definition: CompiledDefinition,
+        effects: tuple[Effect, ...],
+        *,
+        standing: Standing,
+    ) -> Coroutine[object, object, None]:
+        """Drive a saga that the running task has begun, from the effects of its first decision on: in that task, which
+        has to await what this answers.
+        """
+        task = asyncio.current_task()
+        if task is not None:
+            self._tasks[stored.saga.id] = task
+        return self._take(stored, definition, None, effects, standing=standing)
+
+    def _take(
+        self,
+        stored: StoredSaga,
+        definition: CompiledDefinition,
+        first: Event | None,
+        effects: tuple[Effect, ...],
+        *,
+        standing: Standing,
+    ) -> Coroutine[object, object, None]:
+        """Have a driver from this moment on, so that a stop and those who wait find it; answers its work."""
+        saga_id = stored.saga.id
         driver = Driver(
             stored, definition, self._around, standing=standing, settled=self._settled, written=self._written
         )
         if self._stopping:
             driver.wind_down()
-        saga_id = stored.saga.id
         if saga_id in self._nudged:
             driver.nudge()
-        self._in_memory[saga_id] = driver  # from the first moment, so that a stop and those who wait find it
+        self._in_memory[saga_id] = driver
         self._written(saga_id)
-        self._keep(saga_id, asyncio.create_task(self._watch(saga_id, driver, first, effects), name=f"saga {saga_id}"))
+        return self._watch(saga_id, driver, first, effects)
 
     def nudge(self, saga_id: SagaId) -> None:
         """Somebody has written this saga past its driver: have that look at it, if it is here. One whose drivers have

@@ -1,12 +1,7 @@
-"""Carries out starts, whichever way they come: a start is checked, stored and begun, and then perhaps waited for.
-
-The first half must not be cut off, or a saga would stand in the ledger that nobody drives before a sweep finds it; the
-second half ends whenever its client loses interest.
-"""
+"""Carries out starts, whichever way they come: a start is checked, stored and begun, and then perhaps waited for."""
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -46,18 +41,14 @@ class Starting:
         self._ledger = ledger
         self._definitions = definitions
         self._payload_limit_bytes = payload_limit_bytes
-        self._tasks: set[asyncio.Task[Begun]] = set()
 
     async def carry_out(self, request: pb.StartSagaRequest, trace: TraceContext) -> pb.StartSagaResponse:
-        """Both halves, for a caller that is cancelled when its client goes away: the first one goes on without it."""
-        task = asyncio.create_task(self.begin(request, trace), name="start saga")
-        self._tasks.add(task)
-        task.add_done_callback(self._begun)
-        return await self.answer(await asyncio.shield(task))
+        """Both halves, for a caller that is cancelled when its client goes away."""
+        return await self.answer(await self.begin(request, trace))
 
     async def begin(self, request: pb.StartSagaRequest, trace: TraceContext) -> Begun:
-        """Start a saga, or find the one that was started with the same definition's name and an equal input. Not to be
-        cancelled. Raises what `StartSaga` is refused with.
+        """Start a saga, or find the one that was started with the same definition's name and an equal input. May be
+        cancelled: what the engine has begun it carries through. Raises what `StartSaga` is refused with.
         """
         wait_s = self._check(request)
         definition = await self._definitions.get(request.definition_name, request.definition_version)
@@ -97,11 +88,6 @@ class Starting:
             stored = await self._driving.wait(stored.saga.id, timeout_s=begun.wait_s) or stored
         write_with_dead_letters(response.saga, stored, begun.definition)
         return response
-
-    def _begun(self, task: asyncio.Task[Begun]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # whoever still waits has it; when nobody does it must not be reported as never looked at
 
     def _check(self, request: pb.StartSagaRequest) -> float | None:
         """Check a start; how long its answer may wait for the end, in seconds (None: not at all)."""

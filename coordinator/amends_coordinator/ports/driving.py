@@ -77,7 +77,8 @@ class Driving(Protocol):
 
     async def start(self, request: StartRequest) -> Started:
         """Start a saga; answers once it is durable (S11). An id that exists answers the saga that exists, whatever its
-        definition and input: comparing them is the caller's part.
+        definition and input: comparing them is the caller's part. Cancelling it only ends the wait for the answer: what
+        is begun is carried through.
 
         Raises:
             StoppingError: no new work is taken.

@@ -47,6 +47,9 @@ class TinyDriving:
         """See the port."""
         if self.stopping:
             raise StoppingError("stopping")
+        return await asyncio.shield(self._carry_through(request))
+
+    async def _carry_through(self, request: StartRequest) -> Started:
         self.arrived.set()
         await self.open_door.wait()
         now = self._clock.now()

@@ -311,6 +311,7 @@ async def test_who_waits_while_the_node_stops_is_answered_without_the_ledger() -
     async with rig(LyingLedger(Plan(before=lambda name: name == "load" and away.is_set())), answer=answer) as stage:
         await stage.start("s")
         waiting = asyncio.create_task(stage.engine.wait(SagaId("s"), timeout_s=60))
+        await asyncio.sleep(0)  # it waits now; the call may have been made before
         await called.wait()
         away.set()
         await stage.engine.stop(0)
