@@ -44,7 +44,8 @@ def copying(name: str) -> Saga[ScenarioInput, ScenarioOutput]:
 
 async def test_payloads_at_the_limit_and_beyond(tmp_path: Path) -> None:
     """L1, L2: an input at the limit runs, one byte more is refused and stored nowhere; a request that would grow larger
-    is never sent, and its step counts as refused; a response beyond it proves nothing.
+    is never sent, nor is what was to be sent beside it, and its step counts as refused; a response beyond it proves
+    nothing.
     """
     most = LIMIT_BYTES - 10
     full = Reply(body=DoResponse(effect_id="x" * most).SerializeToString())
@@ -71,14 +72,16 @@ async def test_payloads_at_the_limit_and_beyond(tmp_path: Path) -> None:
         first = wide.step("first", Do(name="n"))
         first.compensated_by(Undo(effect_id="e", name="first"))
         # One byte of the request is the amount's, which the response has no room for.
-        wide.step("second", Do(name=first.response.effect_id, amount=7), retry=SHORT).compensated_by(
-            Undo(name="s"), by_key=True
-        )
+        for name in ("second", "beside"):
+            step = wide.step(name, Do(name=first.response.effect_id, amount=7), after=(first,), retry=SHORT)
+            step.compensated_by(Undo(name="s"), by_key=True)
+        wide.step("small", Do(name="n"), after=(first,)).compensated_by(Undo(name="s"), by_key=True)
         calls = len(participant.calls("second/action"))
         end_of_wide = await client.run(wide, ScenarioInput(), saga_id="grows", timeout=BOUND)
         assert isinstance(end_of_wide, Compensated)
         assert f"the limit is {LIMIT_BYTES}" in end_of_wide.failure.message
         assert len(participant.calls("second/action")) == calls
+        assert not participant.calls("beside/action") + participant.calls("small/action")
 
         participant.plan["first/action"] = [over]
         refusing = await client.run(
