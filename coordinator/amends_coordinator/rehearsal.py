@@ -27,7 +27,7 @@ from amends_coordinator.engine.registry import Registry
 from amends_coordinator.engine.settings import EngineSettings
 from amends_coordinator.engine.static_participants import StaticParticipants
 from amends_coordinator.grpc_api.gate import Gate
-from amends_coordinator.grpc_api.services import public_handlers
+from amends_coordinator.grpc_api.services import all_handlers
 from amends_coordinator.ledger.watched import WatchedLedger
 from amends_coordinator.telemetry.logs import LogTelemetry
 
@@ -170,7 +170,7 @@ class RehearsedCoordinator:
             settings=engine_settings,
             node=NodeId(node),
         )
-        self.handlers = public_handlers(
+        self.handlers = all_handlers(
             gate=Gate(),
             driving=self._engine,
             operating=self._engine.verbs,
@@ -186,7 +186,7 @@ class RehearsedCoordinator:
             ledger_name=ledger_name,
             payload_limit_bytes=limit_bytes,
         )
-        """The handlers of its public services."""
+        """The handlers of its services."""
         self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> None:

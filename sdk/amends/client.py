@@ -333,14 +333,7 @@ class SagaClient:
     async def _start(self, request: saga_service_pb2.StartSagaRequest) -> saga_pb2.Saga:
         carrier: dict[str, str] = {}
         _TRACE_CONTEXT.inject(carrier)
-        answer = await self._connection().call(
-            lambda stub: stub.StartSaga,
-            request,
-            doing=f"starting saga {request.saga_id!r}",
-            metadata=tuple(carrier.items()),
-            waiting_s=request.wait_timeout.ToTimedelta().total_seconds(),
-        )
-        return answer.saga
+        return (await self._connection().start(request, trace=carrier)).saga
 
 
 def _check_type(what: str, given: Message, wanted: type[Message]) -> None:

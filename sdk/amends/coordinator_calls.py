@@ -7,6 +7,7 @@ import random
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import grpc
@@ -14,11 +15,12 @@ import grpc
 from amends.errors import ClientClosedError, CoordinatorUnavailableError, InvalidAddressError
 from amends.notices import Notices
 from amends.rpc_errors import coordinator_error
+from amends.starts import Starts, lets_frames_pass
 from amends.v1 import saga_pb2, saga_service_pb2
 from amends.v1.saga_service_pb2_grpc import SagaServiceStub
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
     from datetime import timedelta
 
     from google.protobuf.message import Message
@@ -111,6 +113,8 @@ class CoordinatorCalls:
         else:
             self._channel = grpc.aio.secure_channel(target, credentials, options=all_options)
         self._stub = SagaServiceStub(self._channel)
+        self.starts = Starts(self._channel, may_list=channel is None and lets_frames_pass(options))
+        """Chooses the way of each start."""
         self._closed = False
         self._streams: set[grpc.aio.UnaryStreamCall[Any, Any]] = set()  # of whatever messages
         self.notices = Notices(self._look)
@@ -122,6 +126,7 @@ class CoordinatorCalls:
         self.notices.close()
         for stream in self._streams:
             stream.cancel()  # a channel that is closed leaves its open streams alone
+        await self.starts.close()
         await self._channel.close()
 
     async def call(
@@ -130,8 +135,6 @@ class CoordinatorCalls:
         request: Request,
         *,
         doing: str,
-        metadata: Sequence[tuple[str, str]] = (),
-        waiting_s: float = 0.0,
     ) -> Answer:
         """One call that is safe to repeat, repeated while the coordinator is unavailable.
 
@@ -139,25 +142,53 @@ class CoordinatorCalls:
             rpc: which method of the service.
             request: its request.
             doing: what it is for, for the errors: "starting saga 'order-1042'".
-            metadata: goes with every attempt.
-            waiting_s: for how long the coordinator may hold the call before it answers; each attempt gets as much more.
 
         Raises:
             CoordinatorUnavailableError: it was unavailable until the bound was over, or didn't answer in time.
             CoordinatorError: it refused, with its reason.
         """
+        timeout_s = self.bounds.call_timeout_s
+        return await self._repeated(repeat(lambda: rpc(self._stub)(request, timeout=timeout_s)), doing=doing)
+
+    async def start(
+        self,
+        request: saga_service_pb2.StartSagaRequest,
+        *,
+        trace: Mapping[str, str],
+    ) -> saga_service_pb2.StartSagaResponse:
+        """Starts a saga, in a list with others where that is the shorter way; repeated and raising like `call`.
+
+        Arguments:
+            request: what to start; its id is chosen.
+            trace: the trace context of whoever starts it, as metadata has it.
+        """
+        timeout_s = self.bounds.call_timeout_s + request.wait_timeout.ToTimedelta().total_seconds()
+
+        def by_call() -> Awaitable[saga_service_pb2.StartSagaResponse]:
+            return self._stub.StartSaga(request, timeout=timeout_s, metadata=tuple(trace.items()))
+
+        def first() -> Awaitable[saga_service_pb2.StartSagaResponse]:
+            return self.starts.carry_out(request, timeout_s=timeout_s, trace=trace, by_call=by_call)
+
+        return await self._repeated(chain((first,), repeat(by_call)), doing=f"starting saga {request.saga_id!r}")
+
+    async def _repeated(self, attempts: Iterator[Callable[[], Awaitable[Answer]]], *, doing: str) -> Answer:
+        """One attempt after the other, while the coordinator is unavailable and the bound isn't over."""
         give_up_at = asyncio.get_running_loop().time() + self.bounds.unavailable_timeout_s
         pauses = Pauses()
         while True:
             try:
-                timeout_s = self.bounds.call_timeout_s + waiting_s
-                return await self.attempt(rpc, request, doing=doing, timeout_s=timeout_s, metadata=metadata)
+                with self._telling(doing):
+                    answer = await next(attempts)()
             except CoordinatorUnavailableError as error:
                 pause_s = pauses.next_s(error.retry_delay)
                 again = error.status_code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
                 if not again or asyncio.get_running_loop().time() + pause_s > give_up_at:
                     raise
                 self.notices.unheard(error)
+            else:
+                self.notices.heard()
+                return answer
             await asyncio.sleep(pause_s)
 
     async def attempt(
@@ -167,12 +198,11 @@ class CoordinatorCalls:
         *,
         doing: str,
         timeout_s: float | None = None,
-        metadata: Sequence[tuple[str, str]] = (),
     ) -> Answer:
         """One attempt of a call, within `timeout_s` or the usual deadline; raises like `call`."""
         timeout_s = self.bounds.call_timeout_s if timeout_s is None else timeout_s
         with self._telling(doing):
-            answer = await rpc(self._stub)(request, timeout=timeout_s, metadata=tuple(metadata))
+            answer = await rpc(self._stub)(request, timeout=timeout_s)
         self.notices.heard()
         return answer
 

@@ -36,7 +36,6 @@ from amends_coordinator.ports.ledger import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import Never
 
     from google.protobuf.message import Message
 
@@ -181,7 +180,7 @@ def _too_many_watchers(error: TooManyWatchersError) -> list[Message]:
 
 
 # grpcio-status is untyped, so what it gives has to be said here.
-_to_status = cast("Callable[[status_pb2.Status], grpc.Status]", rpc_status.to_status)  # pyright: ignore[reportUnknownMemberType] see above
+to_status = cast("Callable[[status_pb2.Status], grpc.Status]", rpc_status.to_status)  # pyright: ignore[reportUnknownMemberType] see above
 _Code = grpc.StatusCode
 _UNAVAILABLE = "the ledger can't be written or read just now and nothing was stored; try again"
 _STOPPING = "this coordinator is stopping and takes no new work; try again"
@@ -306,18 +305,16 @@ def status_of(error: Exception) -> status_pb2.Status:
     )
 
 
-async def refuse(context: grpc.aio.ServicerContext[Any, Any], error: Exception, *, method: str) -> Never:
-    """End a call with an error; an unexpected one is logged with its traceback, and the client hears no more than that.
+def status_told(error: Exception, *, method: str) -> status_pb2.Status:
+    """The status that a client gets; an unexpected error is logged with its traceback, and the client hears only that.
 
     Args:
-        context: the call's; of any request and response type.
-        error: what ended it.
+        error: what ended the request.
         method: "package.Service/Method", for the log.
     """
     if rule_of(error) is FAULT:
         _log.error("request failed", method=method, exc_info=error)
-    await context.abort_with_status(_to_status(status_of(error)))
-    raise AssertionError("abort_with_status always raises")
+    return status_of(error)
 
 
 def _packed(message: Message) -> AnyMessage:

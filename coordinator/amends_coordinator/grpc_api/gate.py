@@ -8,11 +8,15 @@ from amends_coordinator.ports.driving import StoppingError
 
 
 class Gate:
-    """Every request passes through it. To be used on one event loop."""
+    """Every request passes through it. To be used on one event loop.
+
+    Attributes:
+        closed: set once nobody is let in any more.
+    """
 
     def __init__(self) -> None:
         self._inside = 0
-        self._closed = False
+        self.closed = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
 
@@ -32,7 +36,7 @@ class Gate:
         Raises:
             StoppingError: the gate is closed.
         """
-        if self._closed:
+        if self.closed.is_set():
             raise StoppingError("this coordinator is stopping")
 
     def leave(self) -> None:
@@ -43,7 +47,7 @@ class Gate:
 
     async def close(self, *, grace_s: float) -> None:
         """Let nobody in any more, and return once nobody is inside or `grace_s` seconds are over. Safe to repeat."""
-        self._closed = True
+        self.closed.set()
         try:
             await asyncio.wait_for(self._empty.wait(), grace_s)
         except TimeoutError:

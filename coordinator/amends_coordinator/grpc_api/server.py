@@ -16,7 +16,7 @@ from amends_coordinator.grpc_api.gate import Gate
 from amends_coordinator.grpc_api.health import HEALTH_FILE, HEALTH_SERVICE, Health
 from amends_coordinator.grpc_api.known_types import KnownTypes
 from amends_coordinator.grpc_api.reflection import Reflection, own_files
-from amends_coordinator.grpc_api.services import PUBLIC_SERVICES, public_handlers
+from amends_coordinator.grpc_api.services import PUBLIC_SERVICES, all_handlers
 
 if TYPE_CHECKING:
     from amends_coordinator.definitions.catalog import Catalog
@@ -79,7 +79,7 @@ class Api:
         self._gate = Gate()
         self._waits_to_start = False
         self._server = grpc.aio.server(options=_options(settings))
-        handlers = public_handlers(
+        handlers = all_handlers(
             gate=self._gate,
             driving=driving,
             operating=operating,

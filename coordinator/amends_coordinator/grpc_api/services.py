@@ -1,15 +1,16 @@
-"""The public services, put together: what a server serves, and what a rehearsal calls without one."""
+"""The services, put together: what a server serves, and what a rehearsal calls without one."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from amends.v1 import operator_service_pb2, registry_service_pb2, saga_service_pb2
-from amends_coordinator.grpc_api.handlers import service_handler
+from amends_coordinator.grpc_api.handlers import Edge, service_handler
 from amends_coordinator.grpc_api.known_definitions import KnownDefinitions
 from amends_coordinator.grpc_api.operator_service import OperatorService
 from amends_coordinator.grpc_api.registry_service import RegistryService
 from amends_coordinator.grpc_api.saga_service import SagaService
+from amends_coordinator.grpc_api.start_stream import StartStreams
 from amends_coordinator.grpc_api.starting import Starting
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ OPERATOR_SERVICE: ServiceDescriptor = operator_service_pb2.DESCRIPTOR.services_b
 PUBLIC_SERVICES = (SAGA_SERVICE, REGISTRY_SERVICE, OPERATOR_SERVICE)
 
 
-def public_handlers(  # noqa: PLR0913 - what the services are wired with, each given by name
+def all_handlers(  # noqa: PLR0913 - what the services are wired with, each given by name
     *,
     gate: Gate,
     driving: Driving,
@@ -47,7 +48,9 @@ def public_handlers(  # noqa: PLR0913 - what the services are wired with, each g
     ledger_name: str,
     payload_limit_bytes: int,
 ) -> Sequence[grpc.GenericRpcHandler]:
-    """The handlers of all of them, in the order of `PUBLIC_SERVICES`."""
+    """The handlers of the public services, in the order of `PUBLIC_SERVICES`, and that of the one for our own client.
+    Reflection and health name only what people may call, so it isn't in that order.
+    """
     definitions = KnownDefinitions(ledger=ledger, catalog=catalog)
     starting = Starting(
         driving=driving, ledger=ledger, definitions=definitions, payload_limit_bytes=payload_limit_bytes
@@ -67,7 +70,8 @@ def public_handlers(  # noqa: PLR0913 - what the services are wired with, each g
     )
     participants = RegistryService(registry=registry, statics=statics, payload_limit_bytes=payload_limit_bytes)
     servicers = (sagas, participants, operators)
-    return [
-        service_handler(service, servicer, gate=gate, telemetry=telemetry)
-        for service, servicer in zip(PUBLIC_SERVICES, servicers, strict=True)
+    edge = Edge(gate, telemetry)
+    public = [
+        service_handler(service, servicer, edge) for service, servicer in zip(PUBLIC_SERVICES, servicers, strict=True)
     ]
+    return [*public, StartStreams(starting, edge).handler()]

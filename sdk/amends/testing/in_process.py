@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 STREAMED = (
-    "a rehearsal carries no calls that stream their requests: no method of the coordinator does, and none can be a "
-    "step; call such a method of your service over gRPC"
+    "a rehearsal carries no calls that stream their requests: no public method of the coordinator does, and none can "
+    "be a step; call such a method of your service over gRPC"
 )
 
 

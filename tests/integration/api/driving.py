@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -76,11 +75,14 @@ class TinyDriving:
     async def wait(self, saga_id: SagaId, *, timeout_s: float) -> StoredSaga | None:
         """See the port."""
         self.waiting += 1
-        with suppress(TimeoutError):
+        try:
             async with asyncio.timeout(timeout_s), self._moved:
                 while not await self._over(saga_id):
                     await self._moved.wait()
-        self.waiting -= 1
+        except TimeoutError:
+            pass
+        finally:
+            self.waiting -= 1
         return await self._ledger.load(saga_id)
 
     async def watch(self, saga_id: SagaId, *, known_version: int) -> AsyncGenerator[StoredSaga]:

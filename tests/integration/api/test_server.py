@@ -17,7 +17,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc  # type:
 
 from amends.v1 import saga_service_pb2 as pb
 from amends_coordinator.grpc_api.gate import Gate
-from amends_coordinator.grpc_api.handlers import service_handler
+from amends_coordinator.grpc_api.handlers import Edge, service_handler
 from amends_coordinator.grpc_api.server import Api, ApiSettings, CannotListenError
 from amends_coordinator.grpc_api.services import PUBLIC_SERVICES, SAGA_SERVICE
 from amends_coordinator.ports.ledger import LedgerUnavailableError
@@ -130,7 +130,9 @@ async def test_health_of_the_process_and_each_service(served: Served) -> None:
 
 
 async def test_reflection_knows_the_services_and_error_details(served: Served) -> None:
-    """grpcurl without our protos: the services are listed, and `google.rpc` details can be printed."""
+    """grpcurl without our protos: the services are listed, and `google.rpc` details can be printed. What only our own
+    client speaks is not among them.
+    """
     grpc_module: Any = reflection_pb2_grpc  # Any: untyped, see the imports
     stub = grpc_module.ServerReflectionStub(served.channel)
     ask = reflection_pb2.ServerReflectionRequest
@@ -140,6 +142,7 @@ async def test_reflection_knows_the_services_and_error_details(served: Served) -
     listed: Any = await stream.read()
     names = {service.name for service in listed.list_services_response.service}
     assert {service.full_name for service in PUBLIC_SERVICES} | {"grpc.health.v1.Health"} <= names
+    assert not [name for name in names if name.startswith("amends.internal.")]
     found: Any = await stream.read()
     assert found.file_descriptor_response.file_descriptor_proto
 
@@ -230,7 +233,7 @@ def test_a_misspelt_method_is_a_programming_error() -> None:
             """Never called."""
 
     async def build() -> None:
-        service_handler(SAGA_SERVICE, Misspelt(), gate=Gate(), telemetry=Telemetry())
+        service_handler(SAGA_SERVICE, Misspelt(), Edge(Gate(), Telemetry()))
 
     with pytest.raises(TypeError, match="StartSga"):
         asyncio.run(build())

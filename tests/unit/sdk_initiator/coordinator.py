@@ -14,6 +14,7 @@ from google.protobuf.message import Message
 from google.rpc import code_pb2, error_details_pb2, status_pb2  # type: ignore[import-untyped]  # it ships no stubs
 from grpc_status import rpc_status  # type: ignore[import-untyped]  # the same
 
+from amends.internal.v1alpha1.start_service_pb2_grpc import StartServiceServicer, add_StartServiceServicer_to_server
 from amends.v1 import saga_pb2
 from amends.v1 import saga_service_pb2 as api
 from amends.v1.saga_service_pb2_grpc import SagaServiceServicer, add_SagaServiceServicer_to_server
@@ -162,10 +163,16 @@ async def refuse(context: Context, refusal: Refusal) -> None:
 
 
 @asynccontextmanager
-async def serving(coordinator: SagaServiceServicer, *, port: int = 0) -> AsyncGenerator[str]:
-    """Serves it on loopback; the address. Calls under way are cut off at the end, as by a process that is killed."""
+async def serving(
+    coordinator: SagaServiceServicer, *, port: int = 0, listed: StartServiceServicer | None = None
+) -> AsyncGenerator[str]:
+    """Serves it on loopback, with starts in lists or without; the address. Calls under way are cut off at the end, as
+    by a process that is killed.
+    """
     server = grpc.aio.server()
     add_SagaServiceServicer_to_server(coordinator, server)
+    if listed is not None:
+        add_StartServiceServicer_to_server(listed, server)
     bound = server.add_insecure_port(f"127.0.0.1:{port}")
     await server.start()
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from typing import Any, cast
 
@@ -45,12 +45,21 @@ from amends import (
 from amends.v1 import saga_pb2
 from amends.v1 import saga_service_pb2 as api
 from tests.unit.sdk_initiator.coordinator import Refusal, TellingCoordinator, error_info, serving
+from tests.unit.sdk_initiator.listed import CallingClient, ListedStarts, ListingClient
 from tests.unit.sdk_initiator.travel import Quote, whole_saga
 from typed.v1.typed_pb2 import BookRequest, PlanTrip, TripPlanned
 
 State = saga_pb2.Saga
 SOON = timedelta(seconds=20)
 FAILURE = saga_pb2.Failure(step="issue", reason="SOLD_OUT", status_code="FAILED_PRECONDITION", message="no seats")
+
+
+@pytest.fixture(params=["calls", "lists"])
+async def client(request: pytest.FixtureRequest, coordinator: TellingCoordinator) -> AsyncIterator[SagaClient]:
+    """A client of the coordinator, which is served now: starts go as calls, or all of them in lists."""
+    kind = CallingClient if request.param == "calls" else ListingClient
+    async with serving(coordinator, listed=ListedStarts(coordinator)) as address, kind(address) as client:
+        yield client
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""Generated from the protos beside the same path; see `make proto`."""
