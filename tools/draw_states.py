@@ -37,9 +37,22 @@ INTENT_TEXT = """
 ## An intent
 
 One row of the ledger: a call of one step in one direction. It stays `PENDING` over all its attempts, until it is known
-what became of it, or that only a person can find out.
+what became of it, or that only a person can find out. An action that was `REJECTED` is never called again; a lookup is,
+whenever there is something to ask.
 
 """
+
+MEANINGS: Mapping[IntentState, str] = {
+    IntentState.PENDING: "an attempt may be on its way, or the next one waits for its time",
+    IntentState.SUCCEEDED: "the participant said that it is done",
+    IntentState.REJECTED: "it did not happen, or counts as that; of a lookup: it found nothing",
+    IntentState.UNKNOWN: "nobody knows: its lookup is asked, or it counts as may-have-happened and is undone; of a"
+    " lookup: it proved nothing",
+    IntentState.NOTHING_TO_UNDO: "a compensation whose action turned out never to have happened",
+    IntentState.PARKED: "a person has to decide: a dead letter says why",
+    IntentState.RESOLVED: "a named person said what became of it",
+    IntentState.DROPPED: "not wanted any more, and nothing is owed: it was never sent, or it only reads",
+}
 
 
 def page() -> str:
@@ -50,7 +63,13 @@ def page() -> str:
     note = f"\nNothing moves to {', '.join(f'`{state}`' for state in unused)} in this release.\n" if unused else ""
     stays = all(state is not SagaState.COMPENSATION_FAILED for state, _ in SAGA_TRANSITIONS)
     saga_text = SAGA_TEXT.format(exits="; in this release nothing leads out of it" if stays else "")
-    return f"{OPENING}{saga_text}{saga}{INTENT_TEXT}{intent}{note}"
+    return f"{OPENING}{saga_text}{saga}{INTENT_TEXT}{meanings()}{intent}{note}"
+
+
+def meanings() -> str:
+    """A table of what the states of an intent mean."""
+    rows = (f"| `{state}` | {MEANINGS[state]} |\n" for state in IntentState)
+    return "| state | means |\n| --- | --- |\n" + "".join(rows) + "\n"
 
 
 def diagram(table: Mapping[tuple[State, Move], State], *, begin: State) -> str:

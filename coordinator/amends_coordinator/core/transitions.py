@@ -18,7 +18,7 @@ class SagaMove(Word):
     """Why a saga's state changes."""
 
     EVERY_STEP_DONE = "every step is done"
-    ROLL_BACK = "a step was rejected or may have happened, an abort was asked for, or the timeout passed"
+    ROLL_BACK = "a step was rejected or may have happened, it was aborted, its time is over, or a person said so"
     EVERYTHING_UNDONE = "everything owed is settled"
     NOTHING_CAN_GO_ON = "what is left needs a person"
     TAKEN_UP_AGAIN = "a person has retried, resolved or terminated something"
@@ -29,7 +29,7 @@ class IntentMove(Word):
 
     ANSWERED_OK = "the participant said that it is done"
     REFUSED_FOR_GOOD = "the participant refused clearly"
-    GIVEN_UP = "the budget is spent and nothing is proven"
+    GIVEN_UP = "it is not called any more, and nothing is proven yet"
     FOUND_NOTHING = "the compensation found nothing to undo"
     NEEDS_PERSON = "only a person can decide"
     NOT_WANTED = "it never began, or nothing hangs on it, and it is not wanted any more"

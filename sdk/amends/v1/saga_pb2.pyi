@@ -416,7 +416,7 @@ class Intent(_message.Message):
         STATE_RESOLVED: Intent._State.ValueType  # 7
         """Settled by a named person."""
         STATE_DROPPED: Intent._State.ValueType  # 8
-        """Never handed to a channel and no longer wanted: nothing is owed."""
+        """No longer wanted, and nothing is owed: it was never handed to a channel, or it only reads."""
 
     class State(_State, metaclass=_StateEnumTypeWrapper):
         """What is known of a call."""
@@ -438,7 +438,7 @@ class Intent(_message.Message):
     STATE_RESOLVED: Intent.State.ValueType  # 7
     """Settled by a named person."""
     STATE_DROPPED: Intent.State.ValueType  # 8
-    """Never handed to a channel and no longer wanted: nothing is owed."""
+    """No longer wanted, and nothing is owed: it was never handed to a channel, or it only reads."""
 
     @_typing.final
     class AttemptsLeftOutEntry(_message.Message):
