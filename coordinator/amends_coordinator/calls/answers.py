@@ -39,7 +39,7 @@ def ok_answer(
             status_code="OK",
             message=f"the response has {len(response)} bytes, the limit is {limit_bytes}",
         )
-    found = _by_key(trailers)
+    found = _by_key(trailers) if trailers else {}
     outcome = classify("OK", found, parses=parses(response))
     if outcome is not Outcome.SUCCEEDED:
         return Answer(

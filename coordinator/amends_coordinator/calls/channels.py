@@ -90,13 +90,15 @@ class Channels:
         """The first connection to one of these instances, in their order, that is ready; until then all are made to
         connect.
         """
-        for instance in instances:
-            connection = self._connection(instance)
-            if connection is None:
-                continue
-            if connection.channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY:
-                return connection
-        return None
+        return next((ready for instance in instances if (ready := self.ready_to(instance)) is not None), None)
+
+    def ready_to(self, instance: InstanceRow) -> Connection | None:
+        """The connection to an instance if it is ready; until then it is made to connect."""
+        connection = self._connection(instance)
+        if connection is None:
+            return None
+        is_ready = connection.channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY
+        return connection if is_ready else None
 
     async def ready(self, instances: Sequence[InstanceRow]) -> Connection | None:
         """The first connection to one of these instances that gets ready within the gate; None if none does."""

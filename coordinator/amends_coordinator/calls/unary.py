@@ -18,7 +18,6 @@ from amends_coordinator.ports.participants import FULL
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from amends_coordinator.calls.channels import Connection
     from amends_coordinator.ports.clock import Clock
     from amends_coordinator.ports.directory import Directory
     from amends_coordinator.ports.ledger import InstanceRow
@@ -85,7 +84,14 @@ class UnaryParticipants:
             timeout_us = min(request.timeout_us, latest_time - self._clock.now())
             if timeout_us < NOT_ENOUGH_TIME_US:
                 return _not_sent("the deadline came before the call could be sent")
-            return await self._send(slot.connection, request, timeout_us / 1e6)
+            return await send(
+                slot.connection.method(request.method),
+                request,
+                timeout_s=timeout_us / 1e6,
+                ledger_name=self._ledger_name,
+                limit_bytes=self._limit_bytes,
+                secret=slot.connection.metadata,
+            )
         finally:
             self._capacity.give_back(slot.instance)
 
@@ -131,7 +137,7 @@ class UnaryParticipants:
         """A slot at the first instance that is ready and has room, if there is one."""
         for instance in instances:
             if self._capacity.has_room(instance):
-                connection = self._channels.ready_now((instance,))
+                connection = self._channels.ready_to(instance)
                 if connection is not None:
                     self._capacity.take(instance)
                     return Slot(instance, connection)
@@ -160,16 +166,6 @@ class UnaryParticipants:
             key=request.key,
             urgent=request.direction is not Direction.ACTION,
             timeout_s=max(0.0, bound_us / 1e6),
-        )
-
-    async def _send(self, connection: Connection, request: CallRequest, timeout_s: float) -> Answer:
-        return await send(
-            connection.method(request.method),
-            request,
-            timeout_s=timeout_s,
-            ledger_name=self._ledger_name,
-            limit_bytes=self._limit_bytes,
-            secret=connection.metadata,
         )
 
 
