@@ -24,7 +24,6 @@ from amends_coordinator.definitions.errors import Fault
 from amends_coordinator.grpc_api.handlers import parsed
 from amends_coordinator.grpc_api.trace_context import NO_TRACE, trace_context
 from amends_coordinator.grpc_api.validation import InvalidRequestError
-from amends_coordinator.ports.driving import StoppingError
 
 if TYPE_CHECKING:
     from amends_coordinator.grpc_api.handlers import Context, Edge
@@ -60,7 +59,6 @@ class StartStreams:
         self._starting = starting
         self._edge = edge
         self._capacity = capacity
-        self._under_way: set[_Start] = set()
 
     def handler(self) -> grpc.GenericRpcHandler:
         """The service's handler. Its bytes are parsed here, as everywhere."""
@@ -69,7 +67,7 @@ class StartStreams:
         return grpc.method_handlers_generic_handler(SERVICE, {OPEN_STARTS: opened})
 
     async def _open(self, _: object, context: Context) -> None:
-        stream = _Stream(context, self._starting, self._edge, capacity=self._capacity, keep=self._under_way)
+        stream = _Stream(context, self._starting, self._edge, capacity=self._capacity)
         try:
             self._edge.gate.require_open()
             await stream.run()
@@ -77,24 +75,6 @@ class StartStreams:
             raise
         except Exception as error:  # noqa: BLE001  # the edge: whatever it is, the client gets a status with a reason
             await self._edge.refuse(context, error, method=f"{SERVICE}/{OPEN_STARTS}")
-
-
-class _Start:
-    """A start that is under way."""
-
-    __slots__ = ("is_begun", "is_left", "start_id", "task")
-
-    def __init__(self, start_id: int) -> None:
-        self.start_id = start_id
-        self.task: asyncio.Task[None] | None = None
-        self.is_begun = False
-        self.is_left = False
-
-    def leave(self) -> None:
-        """Nobody waits for the answer any more. A saga that is being begun is begun all the same."""
-        self.is_left = True
-        if self.is_begun and self.task is not None:
-            self.task.cancel()
 
 
 class _End(NamedTuple):
@@ -112,13 +92,12 @@ class _End(NamedTuple):
 class _Stream:
     """One client's stream."""
 
-    def __init__(self, context: Context, starting: Starting, edge: Edge, *, capacity: int, keep: set[_Start]) -> None:
+    def __init__(self, context: Context, starting: Starting, edge: Edge, *, capacity: int) -> None:
         self._context = context
         self._starting = starting
         self._edge = edge
         self._capacity = capacity
-        self._kept = keep
-        self._under_way: dict[int, _Start] = {}
+        self._under_way: dict[int, asyncio.Task[None]] = {}
         self._ends: deque[_End] = deque()
         self._unread_bytes = 0
         self._news = asyncio.Event()
@@ -150,9 +129,10 @@ class _Stream:
         finally:
             reading.cancel()
             closing.cancel()
-            for start in self._under_way.values():
-                start.leave()
-            await asyncio.gather(reading, closing, return_exceptions=True)
+            starts = tuple(self._under_way.values())
+            for start in starts:
+                start.cancel()
+            await asyncio.gather(reading, closing, *starts, return_exceptions=True)
 
     async def _read(self) -> None:
         while True:
@@ -165,49 +145,45 @@ class _Stream:
             frame = parsed(pb.OpenStartsRequest, data)
             for start_id in frame.cancelled_start_ids:
                 if start_id in self._under_way:
-                    self._under_way[start_id].leave()
+                    self._under_way[start_id].cancel()
+                    self._forget(start_id)  # here, for one that hasn't begun to run never does
             for number, message in enumerate(frame.starts, 1):
                 self._take(message)
                 if number % TURN == 0:
                     await asyncio.sleep(0)
 
     def _take(self, message: pb.Start) -> None:
-        if message.start_id in self._under_way or message.timeout_ms < 1:
-            fault = f"start {message.start_id} is under way already, or has no time left; send a new id and a timeout"
+        start_id = message.start_id
+        if start_id in self._under_way or message.timeout_ms < 1:
+            fault = f"start {start_id} is under way already, or has no time left; send a new id and a timeout"
             raise InvalidRequestError((Fault("starts", fault),))
+        # Copied out of the frame, which would be held in memory as a whole for as long as one of its parts is.
+        work = self._carry_out(start_id, message.request, message.timeout_ms / 1_000, _trace(message))
+        self._under_way[start_id] = asyncio.create_task(work, name="carry out start")
+
+    async def _carry_out(self, start_id: int, data: bytes, timeout_s: float, trace: TraceContext) -> None:
+        """One start from its bytes to its answer. Cancelled once nobody waits for it: then there is no answer, and a
+        saga that is being begun is begun all the same.
+        """
+        task = self._under_way[start_id]
+        timer = asyncio.get_running_loop().call_later(timeout_s, task.cancel)
         try:
             self._edge.gate.enter()
-        except StoppingError as error:
-            self._refuse(message.start_id, error)
-            return
-        start = _Start(message.start_id)
-        self._kept.add(start)
-        self._under_way[start.start_id] = start
-        # Copied out of the frame, which would be held in memory as a whole for as long as one of its parts is.
-        work = self._carry_out(start, message.request, message.timeout_ms / 1_000, _trace(message))
-        start.task = asyncio.create_task(work, name="carry out start")
-
-    async def _carry_out(self, start: _Start, request: bytes, timeout_s: float, trace: TraceContext) -> None:
-        """One start from its bytes to its answer, which is left out once nobody waits for it any more."""
-        timer = asyncio.get_running_loop().call_later(timeout_s, start.leave)
-        try:
-            begun = await self._starting.begin(parsed(StartSagaRequest, request), trace)
-            start.is_begun = True
-            if not start.is_left:
-                response = await self._starting.answer(begun)
-                self._answer(start.start_id, response.SerializeToString())
-        except asyncio.CancelledError:
-            if not start.is_left:
-                raise
+            try:
+                response = await self._starting.carry_out(parsed(StartSagaRequest, data), trace)
+                self._answer(start_id, response.SerializeToString())
+            finally:
+                self._edge.gate.leave()
         except Exception as error:  # noqa: BLE001  # the edge, as of every call
-            self._refuse(start.start_id, error)
+            self._refuse(start_id, error)
         finally:
             timer.cancel()
-            del self._under_way[start.start_id]
-            self._kept.discard(start)
-            self._edge.gate.leave()
-            self._room.set()
-            self._news.set()
+            self._forget(start_id)
+
+    def _forget(self, start_id: int) -> None:
+        self._under_way.pop(start_id, None)
+        self._room.set()
+        self._news.set()
 
     def _answer(self, start_id: int, response: bytes) -> None:
         fits = len(response) <= FRAME_BYTES and self._unread_bytes + len(response) <= UNREAD_BYTES

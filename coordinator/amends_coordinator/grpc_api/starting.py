@@ -43,13 +43,13 @@ class Starting:
         self._payload_limit_bytes = payload_limit_bytes
 
     async def carry_out(self, request: pb.StartSagaRequest, trace: TraceContext) -> pb.StartSagaResponse:
-        """Both halves, for a caller that is cancelled when its client goes away."""
-        return await self.answer(await self.begin(request, trace))
-
-    async def begin(self, request: pb.StartSagaRequest, trace: TraceContext) -> Begun:
         """Start a saga, or find the one that was started with the same definition's name and an equal input. May be
-        cancelled: what the engine has begun it carries through. Raises what `StartSaga` is refused with.
+        cancelled when nobody waits for the answer any more: what the engine has begun it carries through. Raises what
+        `StartSaga` is refused with.
         """
+        return await self._answer(await self._begin(request, trace))
+
+    async def _begin(self, request: pb.StartSagaRequest, trace: TraceContext) -> Begun:
         wait_s = self._check(request)
         definition = await self._definitions.get(request.definition_name, request.definition_version)
         compiled = self._definitions.compiled(definition)
@@ -76,8 +76,8 @@ class Starting:
             return await self._existing(request, started.stored, wait_s)
         return Begun(started, compiled, wait_s)
 
-    async def answer(self, begun: Begun) -> pb.StartSagaResponse:
-        """Answer a start: at once, or as `WaitSaga` would. May be cancelled."""
+    async def _answer(self, begun: Begun) -> pb.StartSagaResponse:
+        """Answer a start: at once, or as `WaitSaga` would."""
         stored = begun.started.stored
         response = pb.StartSagaResponse(started=begun.started.started)
         if begun.wait_s is None:
