@@ -12,9 +12,11 @@ import pytest
 from tests.properties.explore.explorer import explore
 from tests.properties.explore.shapes import Small
 from tests.properties.explore.small_sagas import EVERYTHING, SLICE
+from tests.properties.explore.walks import walked
 
 BUNCHES = 6
 LEAST_STATES = 300_000
+MIXED = 24
 
 
 @pytest.mark.timeout(600)  # a bunch takes seconds, but much longer beside other work
@@ -28,6 +30,13 @@ def test_no_interleaving_breaks_a_promise(bunch: int, record_property: Callable[
         states += findings.states
     record_property("explored_states", states)
     assert states >= LEAST_STATES // BUNCHES
+
+
+def test_no_walk_breaks_a_promise() -> None:
+    """S1 to S6, S8 to S12, L1: guarantees, lookups, budgets that differ from step to step, and all that people do."""
+    for seed in range(MIXED):
+        small, findings = walked(seed, walks=5)
+        assert not findings.broken, "\n\n".join((f"mixed {seed}: {small}", *findings.broken))
 
 
 def test_the_slice_has_every_kind_of_circumstance() -> None:

@@ -18,7 +18,9 @@ from tests.properties.explore.truths import falsehoods
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from random import Random
 
+    from amends_coordinator.core.plan import Plan
     from tests.properties.explore.graph import Way
     from tests.properties.explore.shapes import Small
 
@@ -41,15 +43,22 @@ class Explorer:
 
     Args:
         small: the small saga and what may happen to it.
+        plan: its plan, where its steps differ in their options.
         most_states: more of them are a finding, so that no exploration runs for ever.
         enough: with so many stories of violations it stops.
         wanted: with a violation of this promise it stops at once.
     """
 
     def __init__(
-        self, small: Small, *, most_states: int = 2_000_000, enough: int = 3, wanted: str | None = None
+        self,
+        small: Small,
+        plan: Plan | None = None,
+        *,
+        most_states: int = 2_000_000,
+        enough: int = 3,
+        wanted: str | None = None,
     ) -> None:
-        self.graph = Graph(small)
+        self.graph = Graph(small, plan)
         self.findings = Findings()
         self._participants = [Participant(step, small) for step in self.graph.steps]
         self._most_states = most_states
@@ -75,11 +84,32 @@ class Explorer:
             if len(self._came) > self._most_states:
                 self.findings.broken.append(f"more than {self._most_states} states: something doesn't come to an end")
                 break
-        self.findings.states = len(self._came)
         self.findings.sagas = len(self.graph.sagas)
         if len(self.findings.broken) < self._enough:
             self._demand_healing()
+        return self.seen()
+
+    def walk(self, chance: Random, *, length: int) -> None:
+        """Go one way of very many: whatever happens next is left to chance, until nothing can."""
+        start: State = (-1, *(participant.start for participant in self._participants))
+        ways = [(way.words, self._follow(start, way)) for way in self.graph.starts()]
+        came: State | None = None
+        for _ in range(length):
+            if self.graph.broken:
+                self._fetch_complaints(came)
+            if not ways:
+                break
+            words, state = chance.choice(ways)
+            if state not in self._came:
+                self._reach(start if came is None else came, words, state)
+            came = state
+            ways = list(self._next(state))
+
+    def seen(self, remark: str = "") -> Findings:
+        """What was seen so far; the remark goes with every story."""
+        self.findings.states, self.findings.sagas = len(self._came), len(self.graph.sagas)
         self.findings.decisions = self.graph.decisions
+        self.findings.broken = [f"{story}\n{remark}" if remark else story for story in self.findings.broken]
         return self.findings
 
     def _next(self, state: State) -> Iterator[tuple[str, State]]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from amends_coordinator.core.answer import Answer
     from amends_coordinator.core.decision import Decision
     from amends_coordinator.core.ids import StepName
+    from amends_coordinator.core.plan import Plan
 
 Place = tuple[int, Direction]
 """A step by its number, and the direction of a call of it."""
@@ -65,9 +66,9 @@ class Facts:
 class Graph:
     """All that the core decides about one small saga. `broken` holds complaints that nobody has fetched yet."""
 
-    def __init__(self, small: Small) -> None:
+    def __init__(self, small: Small, plan: Plan | None = None) -> None:
         self.small = small
-        self.plan = plan_of(small)
+        self.plan = plan_of(small) if plan is None else plan
         self.steps = (*self.plan.steps, *self.plan.on_compensated)
         self.sagas: list[Saga] = []
         self.facts: list[Facts] = []
@@ -250,14 +251,23 @@ class Graph:
             forced=any(intent.key_forced for intent in saga.intents),
             in_flight=tuple((self._place[i.step], i.direction) for i in saga.intents if i.in_flight),
             excused=tuple(_is_excused(saga, name) for name in names),
-            forgettable=tuple(n for n, name in enumerate(names) if self.small.window and _may_be_forgotten(saga, name)),
+            forgettable=tuple(
+                n
+                for n, step in enumerate(self.steps)
+                if step.action.idempotency_window_us and _may_be_forgotten(saga, step.name)
+            ),
             landed=tuple(n for n, name in enumerate(names) if self.small.settle and self._has_landed(saga, name)),
             settled_late=tuple(n for n, name in enumerate(names) if _is_settled_late(saga, name)),
         )
 
     def _has_landed(self, saga: Saga, name: StepName) -> bool:
         step, action = self.plan.by_name[name], saga.intent(name, Direction.ACTION)
-        if action is None or action.in_flight or action.state not in (IntentState.PENDING, IntentState.UNKNOWN):
+        if (
+            action is None
+            or not action.attempts
+            or action.in_flight
+            or action.state not in (IntentState.PENDING, IntentState.UNKNOWN)
+        ):
             return False
         ended = action.attempts[-1].end_time or 0
         return max(action.attempt_start_time + step.action.timeout_us, ended) + (step.settle_delay_us or 0) < 0

@@ -44,13 +44,15 @@ NOW = moment(0)
 def answer_times(intent: Intent, small: Small) -> tuple[int, ...]:
     """When a call in flight ends: one tick after it began, or now; perhaps so late that keys are forgotten."""
     soon = max(0, intent.attempt_start_time + TICK_US)
-    return (soon, soon + LONG_US) if small.window else (soon,)
+    return (soon, soon + LONG_US) if small.window or small.late else (soon,)
 
 
 def events(saga: Saga, small: Small) -> Iterator[Event]:
     """What its owner, or the next one, may decide next beside the answers to its calls."""
     if saga.due_time is not None and saga.due_time < FAR_US:
         yield Woken(moment(max(0, saga.due_time)))
+        if small.late:
+            yield Woken(moment(max(0, saga.due_time) + LONG_US))
     if small.crashes and not _is_at_rest(saga):
         yield Adopted(NOW)
         yield Adopted(moment(LONG_US))

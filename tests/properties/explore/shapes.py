@@ -41,6 +41,7 @@ class Small:
     `desk`, `resolves`, `terminate`: people retry dead letters, resolve them too, or terminate the saga.
     `outages`, `wiring`, `soft_aborts`: calls can't be sent, methods aren't there, who succeeds asks for an abort.
     `copies`: calls that were answered arrive once more. `bindings`: requests can't be built.
+    `late`: what is due is looked at, and answers come, also when every budget and window is over.
     """
 
     shape: str
@@ -68,6 +69,7 @@ class Small:
     soft_aborts: bool = False
     copies: bool = False
     bindings: bool = False
+    late: bool = False
 
     def __str__(self) -> str:
         chosen = [self.shape, self.guarantee.value.lower()]
@@ -89,15 +91,16 @@ def plan_of(small: Small) -> Plan:
             after = frontier
             for letter in branch:
                 name = StepName("abcdefgh"[len(steps)])
-                steps.append(_step(name, KINDS[letter], after, small))
+                steps.append(step_of(name, KINDS[letter], after, small))
                 after = (name,)
             ends.extend(after)
         frontier = tuple(ends)
-    apology = (_step(StepName("z"), StepKind.RETRIABLE, (), small),) if small.apology else ()
+    apology = (step_of(StepName("z"), StepKind.RETRIABLE, (), small),) if small.apology else ()
     return Plan("small", DefinitionVersion("0" * 16), tuple(steps), FAR_US, small.policy, apology)
 
 
-def _step(name: StepName, kind: StepKind, after: tuple[StepName, ...], small: Small) -> StepPlan:
+def step_of(name: StepName, kind: StepKind, after: tuple[StepName, ...], small: Small) -> StepPlan:
+    """A step with the options of a small saga."""
     retry = RetryPlan(
         initial_delay_us=2 * TICK_US,
         maximum_delay_us=2 * TICK_US,

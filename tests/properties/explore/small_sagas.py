@@ -32,7 +32,7 @@ def _alone() -> list[Small]:
             found += [
                 replace(desk, window=True, timeouts=False, crashes=False),
                 replace(desk, window=True, settle=True, aborts=False, timeouts=False),
-                replace(desk, window=True, lookup=False, outages=True, aborts=False, timeouts=False),
+                replace(desk, window=True, lookup=False, outages=True, late=True, aborts=False, timeouts=False),
             ]
     return found
 
