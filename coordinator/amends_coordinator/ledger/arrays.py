@@ -17,12 +17,12 @@ from amends_coordinator.ledger.instants import InstantType
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import Column, Connection, Select, Table, TableValuedAlias
+    from sqlalchemy import Column, ColumnElement, Connection, Select, Table, TableValuedAlias
     from sqlalchemy.engine import Dialect
     from sqlalchemy.sql.elements import ClauseElement
     from sqlalchemy.types import TypeEngine
 
-    from amends_coordinator.ledger.rows import Row
+    from amends_coordinator.ledger.rows import Row, Seen, Unlike
 
 _ROW_ID = "row_id"
 _IDS = "ids"
@@ -58,8 +58,11 @@ class Arrays:
 
     def select_by_id(self, question: Select[*tuple[Any, ...]], id_column: Column[Any]) -> IdsStatement:
         """See the protocol."""
-        chosen = id_column == any_(bindparam(_IDS, type_=ARRAY(Text())))
-        return IdsStatement(question.where(chosen), self._compiler)
+        return IdsStatement(question.where(_is_any(id_column)), self._compiler)
+
+    def select_unlike(self, table: Table) -> UnlikeSeen:
+        """See the protocol."""
+        return UnlikeSeen(table, self._compiler)
 
     def _statement(self, statement: ClauseElement, columns: Sequence[str]) -> ColumnStatement:
         return ColumnStatement(statement, columns, self._compiler)
@@ -72,11 +75,12 @@ class ColumnStatement:
         self._text = str(statement.compile(dialect=compiler))
         self._columns = tuple(columns)
 
-    def run(self, connection: Connection, values: Sequence[Row]) -> None:
+    def run(self, connection: Connection, values: Sequence[Row]) -> int:
         """See `dialect.RowsStatement`."""
-        if values:
-            arrays = map(list, zip(*values, strict=True))
-            connection.exec_driver_sql(self._text, dict(zip(self._columns, arrays, strict=True)))
+        if not values:
+            return 0
+        arrays = map(list, zip(*values, strict=True))
+        return connection.exec_driver_sql(self._text, dict(zip(self._columns, arrays, strict=True))).rowcount
 
 
 class IdsStatement:
@@ -88,6 +92,31 @@ class IdsStatement:
     def fetch(self, connection: Connection, ids: Sequence[str]) -> list[Any]:
         """See `dialect.IdsStatement`."""
         return [*connection.exec_driver_sql(self._text, {_IDS: list(ids)})]
+
+
+class UnlikeSeen:
+    """Implements `dialect.UnlikeStatement`: locks the rows that nobody has locked, in the order of their ids, and
+    compares them here.
+    """
+
+    def __init__(self, table: Table, compiler: Dialect) -> None:
+        guard = select_from(table.c.id, table.c.version, table.c.owner, table.c.written_by).order_by(table.c.id)
+        self._rows = IdsStatement(
+            guard.with_for_update(key_share=True, skip_locked=True).where(_is_any(table.c.id)), compiler
+        )
+
+    def fetch(self, connection: Connection, seen: Sequence[Seen]) -> dict[str, Unlike | None]:
+        """See the protocol."""
+        found = {row[0]: row[1:] for row in self._rows.fetch(connection, [saga_id for saga_id, _, _ in seen])}
+        return {
+            saga_id: found.get(saga_id)
+            for saga_id, version, owner in seen
+            if saga_id not in found or found[saga_id][:2] != (version, owner)
+        }
+
+
+def _is_any(id_column: Column[Any]) -> ColumnElement[bool]:
+    return id_column == any_(bindparam(_IDS, type_=ARRAY(Text())))
 
 
 def _given(table: Table, columns: Sequence[str], *texts: str) -> TableValuedAlias:

@@ -1,8 +1,9 @@
 """One transaction of decisions: what each of them writes, under its guard, and what became of it.
 
-The order of statements is semantics.md section 8, rule 3: the node's own row first; then the guard, which selects the
-sagas whose owner and version are what their decision saw; everything else writes only for those. New sagas come last,
-in the order of their ids. So a decision is applied whole or not at all, and one that is refused spoils no other.
+The order of statements is semantics.md section 8, rule 3: the node's own row first; then the guard, which locks the
+sagas and finds those whose owner or version is not what their decision saw; everything else writes only for the others.
+New sagas come last, in the order of their ids. So a decision is applied whole or not at all, and one that is refused
+spoils no other.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from amends_coordinator.ledger import rows
 from amends_coordinator.ports.ledger import NewSaga, NodeFencedError, Write
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from sqlalchemy import Connection
 
     from amends_coordinator.core.ids import NodeId, SagaId
+    from amends_coordinator.core.saga import Saga
+    from amends_coordinator.ledger.last_writes import LastWrites
     from amends_coordinator.ledger.rows import EncodeInstant, Row
     from amends_coordinator.ledger.statements import Statements
 
@@ -62,13 +65,14 @@ class Decision:
 
 
 class DecisionRows(NamedTuple):
-    """The rows that a decision writes."""
+    """The rows that a decision writes. `only_moves`: that of the saga has no more than `rows.SAGA_MOVES`."""
 
     saga: Row
     intents: Sequence[Row]
     dead_letters: Sequence[Row]
     labels: Sequence[Row] = ()
     participants: Sequence[Row] = ()
+    only_moves: bool = False
 
 
 @dataclass(slots=True)
@@ -79,8 +83,10 @@ class Batch:
     decisions: list[Decision] = field(default_factory=list[Decision])
 
 
-def encode(content: NewSaga | Write, written_by: str, instant: EncodeInstant) -> DecisionRows:
-    """The rows of a decision.
+def encode(
+    content: NewSaga | Write, written_by: str, instant: EncodeInstant, *, before: Saga | None = None
+) -> DecisionRows:
+    """The rows of a decision. `before`: the saga as its row holds it, if that is known.
 
     Raises:
         KeyError, TypeError, ValueError, OverflowError: a value in it can't be stored.
@@ -94,10 +100,12 @@ def encode(content: NewSaga | Write, written_by: str, instant: EncodeInstant) ->
             labels=rows.labels(saga, instant),
             participants=rows.participants(content, instant),
         )
+    only_moves = before is not None and rows.only_moves(before, saga)
     return DecisionRows(
-        saga=rows.saga_update(content, written_by, instant),
+        saga=(rows.saga_move if only_moves else rows.saga_update)(content, written_by, instant),
         intents=rows.intents(saga, content.intents, instant),
         dead_letters=rows.dead_letters(saga, content.dead_letters, instant),
+        only_moves=only_moves,
     )
 
 
@@ -120,42 +128,39 @@ class Transaction:
                 f"node {self._node} was fenced: drop everything it holds and start as a new incarnation"
             )
 
-    def apply(self, batch: Batch, sent_before: Mapping[SagaId, tuple[Write, str]]) -> list[Verdict]:
-        """Write what the guard lets through; answers a verdict per decision, in their order.
-
-        `sent_before` holds, by saga, the write that was sent last and the name of its batch.
-        """
+    def apply(self, batch: Batch, last: LastWrites) -> list[Verdict]:
+        """Write what the guard lets through; answers a verdict per decision, in their order."""
         verdicts: dict[Decision, Verdict] = {}
-        self._apply_writes(batch, sent_before, verdicts)
+        self._apply_writes(batch, last, verdicts)
         self._apply_starts(batch, verdicts)
         return [verdicts[decision] for decision in batch.decisions]
 
-    def _apply_writes(
-        self, batch: Batch, sent_before: Mapping[SagaId, tuple[Write, str]], verdicts: dict[Decision, Verdict]
-    ) -> None:
+    def _apply_writes(self, batch: Batch, last: LastWrites, verdicts: dict[Decision, Verdict]) -> None:
         writes = [(decision, decision.content) for decision in batch.decisions if isinstance(decision.content, Write)]
         if not writes:
             return
-        ids = sorted(decision.saga_id for decision, _ in writes)
-        found = {row[0]: row for row in self._statements.guard(self._connection, ids)}
-        locked = self._locked_elsewhere([saga_id for saga_id in ids if saga_id not in found])
+        seen = sorted((decision.saga_id, write.seen_version, self._node) for decision, write in writes)
+        unlike = self._statements.unlike(self._connection, seen)
+        locked = self._locked_elsewhere([saga_id for saga_id, row in unlike.items() if row is None])
         passed: list[DecisionRows] = []
         for decision, write in writes:
-            row = found.get(decision.saga_id)
-            if row is None:
-                verdicts[decision] = LockedElsewhere() if decision.saga_id in locked else NotApplied()
-            elif row[1] == write.seen_version and row[2] == self._node:
+            if decision.saga_id not in unlike:
                 verdicts[decision] = Applied(write.seen_version + 1)
                 passed.append(_rows(decision))
-            elif row[3] == batch.name or _was_sent(write, row[3], sent_before):
+                continue
+            row = unlike[decision.saga_id]
+            if row is None:
+                verdicts[decision] = LockedElsewhere() if decision.saga_id in locked else NotApplied()
+            elif row[2] == batch.name or last.was_sent(write, row[2]):
                 verdicts[decision] = Applied(write.seen_version + 1, by_this=False)
             else:
                 verdicts[decision] = NotApplied()
-        self._statements.update_saga.run(self._connection, [rows.saga for rows in passed])
+        self._statements.update_saga.run(self._connection, [rows.saga for rows in passed if not rows.only_moves])
+        self._statements.move_saga.run(self._connection, [rows.saga for rows in passed if rows.only_moves])
         self._statements.put_intent.run(self._connection, [row for rows in passed for row in rows.intents])
         self._statements.put_dead_letter.run(self._connection, [row for rows in passed for row in rows.dead_letters])
 
-    def _locked_elsewhere(self, ids: Sequence[SagaId]) -> set[str]:
+    def _locked_elsewhere(self, ids: Sequence[str]) -> set[str]:
         """Which of the sagas that the guard did not give are there all the same."""
         return {row[0] for row in self._statements.tokens(self._connection, ids)} if ids else set()
 
@@ -164,7 +169,24 @@ class Transaction:
         if not starts:
             return
         starts.sort(key=lambda start: start[0].saga_id)
-        self._statements.insert_saga.run(self._connection, [_rows(decision).saga for decision, _ in starts])
+        sagas = [_rows(decision).saga for decision, _ in starts]
+        if self._statements.insert_saga.run(self._connection, sagas) == len(sagas):
+            verdicts.update((decision, Applied(1)) for decision, _ in starts)
+            inserted = [_rows(decision) for decision, _ in starts]
+        else:
+            inserted = self._started_by_this(batch, starts, verdicts)
+        self._statements.insert_intent.run(self._connection, [row for rows in inserted for row in rows.intents])
+        self._statements.insert_label.run(self._connection, [row for rows in inserted for row in rows.labels])
+        self._statements.insert_participant.run(
+            self._connection, [row for rows in inserted for row in rows.participants]
+        )
+        letters = [row for rows in inserted for row in rows.dead_letters]
+        self._statements.insert_dead_letter.run(self._connection, letters)
+
+    def _started_by_this(
+        self, batch: Batch, starts: Sequence[tuple[Decision, NewSaga]], verdicts: dict[Decision, Verdict]
+    ) -> list[DecisionRows]:
+        """Where some of the ids existed already: who started these sagas. Answers the rows of this batch's own."""
         ids = [decision.saga_id for decision, _ in starts]
         found = {row[0]: row for row in self._statements.tokens(self._connection, ids)}
         passed: dict[SagaId, DecisionRows] = {}
@@ -174,23 +196,10 @@ class Transaction:
             verdicts[decision] = Applied(1, by_this=fresh) if token == new.start_token else NotApplied()
             if token == new.start_token and fresh:
                 passed.setdefault(decision.saga_id, _rows(decision))
-        inserted = passed.values()
-        self._statements.insert_intent.run(self._connection, [row for rows in inserted for row in rows.intents])
-        self._statements.insert_label.run(self._connection, [row for rows in inserted for row in rows.labels])
-        self._statements.insert_participant.run(
-            self._connection, [row for rows in inserted for row in rows.participants]
-        )
-        letters = [row for rows in inserted for row in rows.dead_letters]
-        self._statements.insert_dead_letter.run(self._connection, letters)
+        return list(passed.values())
 
 
 def _rows(decision: Decision) -> DecisionRows:
     if decision.rows is None:
         raise TypeError(f"the decision about saga {decision.saga_id} was not encoded")
     return decision.rows
-
-
-def _was_sent(write: Write, written_by: str, sent_before: Mapping[SagaId, tuple[Write, str]]) -> bool:
-    """Whether an equal write was sent in the batch that wrote the saga last: its answer was lost, not its effect."""
-    sent = sent_before.get(write.saga.id)
-    return sent is not None and sent[1] == written_by and (sent[0] is write or sent[0] == write)

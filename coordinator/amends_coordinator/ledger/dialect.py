@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sqlalchemy.exc import DBAPIError
 
     from amends_coordinator.core.ids import Instant
-    from amends_coordinator.ledger.rows import Row
+    from amends_coordinator.ledger.rows import Row, Seen, Unlike
 
 
 class Fault(Enum):
@@ -57,8 +57,8 @@ class Lock(Protocol):
 class RowsStatement(Protocol):
     """A statement that writes many rows."""
 
-    def run(self, connection: Connection, values: Sequence[Row]) -> None:
-        """Execute it for these rows; nothing is sent for no row."""
+    def run(self, connection: Connection, values: Sequence[Row]) -> int:
+        """Execute it for these rows, and answer how many it inserted or changed; nothing is sent for no row."""
         ...
 
 
@@ -67,6 +67,16 @@ class IdsStatement(Protocol):
 
     def fetch(self, connection: Connection, ids: Sequence[str]) -> list[Any]:
         """Its rows (Any: what is in them is the statement's business)."""
+        ...
+
+
+class UnlikeStatement(Protocol):
+    """The guard: a question about the sagas that aren't as their decisions saw them."""
+
+    def fetch(self, connection: Connection, seen: Sequence[Seen]) -> dict[str, Unlike | None]:
+        """Keep the sagas from being written by others, and answer of those that aren't as they were seen what they are;
+        None: it isn't there, or somebody keeps it locked. `seen` is in the order of the ids.
+        """
         ...
 
 
@@ -93,6 +103,10 @@ class ManyRows(Protocol):
 
     def select_by_id(self, question: Select[*tuple[Any, ...]], id_column: Column[Any]) -> IdsStatement:
         """The question, asked of the rows with given ids."""
+        ...
+
+    def select_unlike(self, table: Table) -> UnlikeStatement:
+        """The guard of the sagas in this table."""
         ...
 
 
@@ -123,6 +137,11 @@ class SqlDialect(Protocol):
 
     def cutter(self, connection: Connection) -> Callable[[], None]:
         """What ends the connection from any thread, so that whoever waits for its answer meets an error."""
+        ...
+
+    @property
+    def is_cheap_by_column(self) -> bool:
+        """Whether a row costs less to write the fewer of its columns are; else one statement for all is best."""
         ...
 
     def exists(self) -> bool:

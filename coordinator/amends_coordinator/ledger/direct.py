@@ -29,10 +29,10 @@ def fetch(connection: Connection, text: str, values: Sequence[object]) -> list[A
         return driver_of(connection).execute(text, values).fetchall()
 
 
-def execute_many(connection: Connection, text: str, rows: Sequence[Sequence[object]]) -> None:
-    """Execute a statement once for each row of values."""
+def execute_many(connection: Connection, text: str, rows: Sequence[Sequence[object]]) -> int:
+    """Execute a statement once for each row of values; answers how many rows it changed."""
     with _translated(text):
-        driver_of(connection).executemany(text, rows)
+        return driver_of(connection).executemany(text, rows).rowcount
 
 
 def commit(connection: Connection) -> None:

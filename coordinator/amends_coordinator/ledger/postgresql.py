@@ -109,6 +109,11 @@ class PostgresqlDialect:
 
         return cut
 
+    @property
+    def is_cheap_by_column(self) -> bool:
+        """A row that changes is written anew, with all its indexes; and a statement is a round trip."""
+        return False
+
     def exists(self) -> bool:
         """Only connecting can tell."""
         return True

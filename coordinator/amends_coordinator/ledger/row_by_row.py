@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import chain
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import bindparam, update
 
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from sqlalchemy.sql.elements import ClauseElement
 
     from amends_coordinator.ledger.dialect import SqlDialect
-    from amends_coordinator.ledger.rows import Row
+    from amends_coordinator.ledger.rows import Row, Seen, Unlike
+
+T = TypeVar("T")
 
 _ROW_ID = "row_id"
 
@@ -28,7 +31,7 @@ class Direct:
 
     Args:
         statement: every value of it is a named parameter.
-        names: the parameters in the order in which `run` and `fetch` get their values.
+        names: the parameters in the order in which `run` gets their values.
     """
 
     def __init__(self, statement: ClauseElement, names: Sequence[str], dialect: Dialect) -> None:
@@ -37,18 +40,12 @@ class Direct:
         taken = tuple(getattr(compiled, "positiontup", ()))  # only compilers of positional dialects have one
         self._permuted = None if taken == tuple(names) else _permutation(taken, names)
 
-    def run(self, connection: Connection, values: Sequence[Row]) -> None:
-        """Execute it for each row of values; nothing is sent for no row."""
-        if values:
-            direct.execute_many(connection, self._text, [self._ordered(row) for row in values])
-
-    def fetch(self, connection: Connection, values: Row) -> list[Any]:
-        """Execute it once and answer its rows (Any: what is in them is the statement's business)."""
-        return direct.fetch(connection, self._text, self._ordered(values))
-
-    def _ordered(self, row: Row) -> Row:
-        """The values of a row in the order in which the statement takes them."""
-        return row if self._permuted is None else self._permuted(row)
+    def run(self, connection: Connection, values: Sequence[Row]) -> int:
+        """See `dialect.RowsStatement`."""
+        if not values:
+            return 0
+        rows = values if self._permuted is None else [*map(self._permuted, values)]
+        return direct.execute_many(connection, self._text, rows)
 
 
 class RowByRow:
@@ -78,6 +75,10 @@ class RowByRow:
         """See the protocol."""
         return PaddedIds(question, id_column, self._compiler)
 
+    def select_unlike(self, table: Table) -> UnlikeSeen:
+        """See the protocol."""
+        return UnlikeSeen(table)
+
 
 class PaddedIds:
     """A question about a list of ids, compiled for few lengths of it."""
@@ -91,12 +92,41 @@ class PaddedIds:
     def fetch(self, connection: Connection, ids: Sequence[str]) -> list[Any]:
         """See `dialect.IdsStatement`."""
         padded = _padded(ids)
-        return self._of_size(len(padded)).fetch(connection, tuple(padded))
+        return direct.fetch(connection, self._of_size(len(padded)), padded)
 
-    def _compile(self, size: int) -> Direct:
+    def _compile(self, size: int) -> str:
         names = [f"id_{number}" for number in range(size)]
         chosen = self._id_column.in_([bindparam(name, type_=self._id_column.type) for name in names])
-        return Direct(self._question.where(chosen), names, self._compiler)
+        return str(self._question.where(chosen).compile(dialect=self._compiler))
+
+
+class UnlikeSeen:
+    """Implements `dialect.UnlikeStatement`. Nothing is ever locked: a writer has the whole file.
+
+    Where every saga is as it was seen there is nothing to fetch. That is worth a statement of its own: whenever SQLite
+    hands out a row it lets go of the interpreter, and this thread waits until it gets it back.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table = table.name
+        self._of_size = lru_cache(self._text)
+
+    def fetch(self, connection: Connection, seen: Sequence[Seen]) -> dict[str, Unlike | None]:
+        """See the protocol."""
+        padded = _padded(seen)
+        found = direct.fetch(connection, self._of_size(len(padded)), [*chain.from_iterable(padded)])
+        return {
+            saga_id: None if version is None else (version, owner, written_by)
+            for saga_id, version, owner, written_by in found
+        }
+
+    def _text(self, size: int) -> str:
+        rows, saga = ", ".join(["(?, ?, ?)"] * size), self._table
+        return (
+            f"SELECT seen.column1, {saga}.version, {saga}.owner, {saga}.written_by "  # noqa: S608 - names of ours only
+            f"FROM (VALUES {rows}) AS seen LEFT JOIN {saga} ON {saga}.id = seen.column1 "
+            f"WHERE {saga}.version IS NOT seen.column2 OR {saga}.owner IS NOT seen.column3"
+        )
 
 
 def _permutation(taken: Sequence[str], names: Sequence[str]) -> Callable[[Row], Row]:
@@ -105,7 +135,7 @@ def _permutation(taken: Sequence[str], names: Sequence[str]) -> Callable[[Row], 
     return permuted
 
 
-def _padded(ids: Sequence[str]) -> list[str]:
-    """The ids, the last one repeated until a power of two: so few sizes are ever compiled."""
-    size = 1 << (len(ids) - 1).bit_length()
-    return [*ids, *[ids[-1]] * (size - len(ids))]
+def _padded(items: Sequence[T]) -> list[T]:
+    """The items, the last one repeated until a power of two: so few sizes are ever compiled."""
+    size = 1 << (len(items) - 1).bit_length()
+    return [*items, *[items[-1]] * (size - len(items))]

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     EncodeInstant = Callable[[Instant | None], object]
     Row = tuple[object, ...]
+    Seen = tuple[str, int, str]  # a saga's id, and the version and the owner that a decision about it saw
+    Unlike = tuple[int, str | None, str]  # the version, owner and written_by that it has instead
 
 SAGA_CHANGES = (
     "state", "version", "written_by", "due_time", "point_of_no_return_passed", "abort_requested", "unproven",
@@ -32,6 +34,9 @@ SAGA_CHANGES = (
     "goes_first", "waits_for",
 )  # fmt: skip
 """The columns of a saga that its decisions change."""
+
+SAGA_MOVES = ("version", "written_by", "due_time", "updated_time", "progress_time", "waits_for")
+"""Those of them that change with every decision; most change nothing else, see `only_moves`."""
 
 SAGA_COLUMNS = (
     *SAGA_CHANGES, "id", "owner", "definition_name", "definition_version", "input", "created_time", "traceparent",
@@ -66,6 +71,40 @@ def clean(text: str) -> str:
 def saga_update(write: Write, written_by: str, instant: EncodeInstant) -> Row:
     """The values of `SAGA_CHANGES`, then the id."""
     return (*_saga_changes(write, write.seen_version + 1, written_by, instant), write.saga.id)
+
+
+def only_moves(before: Saga, after: Saga) -> bool:
+    """Whether nothing but `SAGA_MOVES` differs in the rows of a saga before and after a decision."""
+    return _rest(before) == _rest(after)
+
+
+def _rest(saga: Saga) -> Row:
+    return (
+        saga.state,
+        saga.point_of_no_return_passed,
+        saga.abort_requested,
+        saga.unproven,
+        saga.attention_required,
+        saga.compensations_owed,
+        saga.output,
+        saga.failure,
+        saga.ended_time,
+        saga.deadline_time,
+    )
+
+
+def saga_move(write: Write, written_by: str, instant: EncodeInstant) -> Row:
+    """The values of `SAGA_MOVES`, then the id."""
+    saga = write.saga
+    return (
+        write.seen_version + 1,
+        written_by,
+        instant(saga.due_time),
+        instant(saga.updated_time),
+        instant(saga.progress_time),
+        clean(write.waits_for),
+        saga.id,
+    )
 
 
 def saga_insert(new: NewSaga, written_by: str, instant: EncodeInstant) -> Row:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Dialect
 
     from amends_coordinator.ledger.dialect import SqlDialect
+    from amends_coordinator.ledger.rows import Seen, Unlike
 
-    Guarded = tuple[str, int, str | None, str]
     Token = tuple[str, str, str, int]
 
 
@@ -27,6 +27,7 @@ class Statements:
         many = dialect.many_rows(compiler)
         self.insert_saga = many.insert_new(schema.saga, rows.SAGA_COLUMNS)
         self.update_saga = many.update_by_id(schema.saga, rows.SAGA_CHANGES)
+        self.move_saga = many.update_by_id(schema.saga, rows.SAGA_MOVES)
         self.insert_intent = many.insert_new(schema.intent, rows.INTENT_COLUMNS)
         self.put_intent = many.insert_or_update(
             schema.intent, rows.INTENT_COLUMNS, key=rows.INTENT_KEY, changed=rows.INTENT_CHANGES
@@ -38,8 +39,7 @@ class Statements:
         self.insert_label = many.insert_new(schema.saga_label, rows.LABEL_COLUMNS)
         self.insert_participant = many.insert_new(schema.saga_participant, rows.PARTICIPANT_COLUMNS)
         saga, node = schema.saga, schema.node
-        guard = select(saga.c.id, saga.c.version, saga.c.owner, saga.c.written_by).order_by(saga.c.id)
-        self._guard = many.select_by_id(guard.with_for_update(key_share=True, skip_locked=True), saga.c.id)
+        self._guard = many.select_unlike(saga)
         tokens = select(saga.c.id, saga.c.start_token, saga.c.written_by, saga.c.version)
         self._tokens = many.select_by_id(tokens, saga.c.id)
         unfenced = select(node.c.node_id).where(node.c.fenced == false()).with_for_update(read=True)
@@ -49,9 +49,9 @@ class Statements:
         """Lock the node's row against fencing, and answer whether it is there and not fenced."""
         return bool(self._unfenced.fetch(connection, (node_id,)))
 
-    def guard(self, connection: Connection, ids: Sequence[str]) -> list[Guarded]:
-        """Lock the sagas and answer (id, version, owner, written_by) of each that is there and not locked elsewhere."""
-        return self._guard.fetch(connection, ids)
+    def unlike(self, connection: Connection, seen: Sequence[Seen]) -> dict[str, Unlike | None]:
+        """The guard, see `dialect.UnlikeStatement`."""
+        return self._guard.fetch(connection, seen)
 
     def tokens(self, connection: Connection, ids: Sequence[str]) -> list[Token]:
         """(id, start_token, written_by, version) of the sagas."""

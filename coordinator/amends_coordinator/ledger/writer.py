@@ -36,6 +36,7 @@ import structlog
 
 from amends_coordinator.ledger.batch import Applied, Batch, Decision, LockedElsewhere, Transaction, Verdict, encode
 from amends_coordinator.ledger.connection import DataRefusedError, LockWaitError, WriteConnection
+from amends_coordinator.ledger.last_writes import LastWrites
 from amends_coordinator.ledger.statements import Statements
 from amends_coordinator.ledger.waiting import WaitingDecisions
 from amends_coordinator.ports.ledger import LedgerError, LedgerUnavailableError, NewSaga, Write, WriteRefusedError
@@ -45,7 +46,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from amends_coordinator.core.ids import NodeId, SagaId
+    from amends_coordinator.core.ids import NodeId
+    from amends_coordinator.ledger.batch import DecisionRows
     from amends_coordinator.ledger.dialect import SqlDialect
 
 T = TypeVar("T")
@@ -54,7 +56,7 @@ BatchWritten: TypeAlias = "Callable[[int, float], None]"
 """Hears of each batch: how many decisions it held, and how many seconds its transaction took."""
 
 SENT_LIMIT = 20_000
-"""Sagas whose last write is remembered, to recognise it when it is sent again."""
+"""Sagas whose last write is remembered."""
 
 LOOK_INTERVAL_S = 0.5
 """How often the writer's thread is looked after."""
@@ -121,7 +123,7 @@ class Writer:
         self._running = True
         self._stopping = threading.Event()
         self._batch_number = 0
-        self._sent: dict[SagaId, tuple[Write, str]] = {}
+        self._last = LastWrites(SENT_LIMIT)
         self._pause_s = _FIRST_PAUSE_S
         self._statistics = Statistics()
         self._sent_time_s: float | None = None
@@ -235,12 +237,18 @@ class Writer:
         batch = Batch(f"{self._node}:{self._batch_number}")
         for decision in decisions:
             try:
-                decision.rows = encode(decision.content, batch.name, self._dialect.instant)
+                decision.rows = self._rows_of(decision.content, batch.name)
             except Exception as error:  # noqa: BLE001 - whatever it is, it came from this decision's values
                 self._fail([decision], _refusal(decision, error))
             else:
                 batch.decisions.append(decision)
         return batch
+
+    def _rows_of(self, content: NewSaga | Write, batch_name: str) -> DecisionRows:
+        before = None
+        if isinstance(content, Write) and self._dialect.is_cheap_by_column:
+            before = self._last.before(content)
+        return encode(content, batch_name, self._dialect.instant, before=before)
 
     def _send(self, batch: Batch, *, wait_briefly: bool = False) -> None:
         """Send a batch until it is answered, split, held up, or given up."""
@@ -266,13 +274,10 @@ class Writer:
     def _apply(self, connection: Connection, batch: Batch) -> list[Verdict]:
         transaction = Transaction(connection, self._statements, self._node)
         transaction.require_unfenced()
-        verdicts = transaction.apply(batch, self._sent)
+        verdicts = transaction.apply(batch, self._last)
         for decision, verdict in zip(batch.decisions, verdicts, strict=True):
-            if isinstance(decision.content, Write) and isinstance(verdict, Applied) and verdict.by_this:
-                self._sent.pop(decision.saga_id, None)
-                self._sent[decision.saga_id] = (decision.content, batch.name)
-        while len(self._sent) > SENT_LIMIT:
-            self._sent.pop(next(iter(self._sent)))
+            if isinstance(verdict, Applied) and verdict.by_this:
+                self._last.sent(decision.content, batch.name)
         return verdicts
 
     def _split(
@@ -319,6 +324,8 @@ class Writer:
                 self._hold_up(decision, "the saga's row is locked")
             else:
                 self._decisions.answered(decision)
+                if isinstance(verdict, Applied) and verdict.by_this:
+                    self._last.stored(decision.content)
                 answers.append((decision.future, verdict))
         self._deliver(answers)
 
