@@ -229,16 +229,19 @@ def _due_time(draft: Draft) -> Instant | None:
     saga = draft.saga
     if saga.state is SagaState.COMMITTED or saga.state is SagaState.COMPENSATION_FAILED:
         return None
-    pending = [intent for intent in draft.intents if intent.state is IntentState.PENDING]
-    times = [
-        _overdue_time(draft, intent) if intent.next_attempt_time is None else intent.next_attempt_time
-        for intent in pending
-        if not waits_for_calls(draft, intent)
-    ]
-    if saga.state is SagaState.COMPENSATING:
-        times += [end_time for intent in pending if (end_time := grace_end(draft, intent)) is not None]
+    times: list[Instant] = []
     if saga.state is SagaState.RUNNING and not _timeout_reported(draft):
         times.append(saga.deadline_time)
+    for intent in draft.intents:
+        if intent.state is not IntentState.PENDING:
+            continue
+        if intent.next_attempt_time is None:
+            times.append(_overdue_time(draft, intent))
+            grace_time = grace_end(draft, intent)
+            if grace_time is not None:
+                times.append(grace_time)
+        elif not waits_for_calls(draft, intent):
+            times.append(intent.next_attempt_time)
     return min(times, default=None)
 
 

@@ -114,6 +114,11 @@ class Plan:
         return {step.name: step for step in (*self.steps, *self.on_compensated)}
 
     @cached_property
+    def first_steps(self) -> tuple[StepPlan, ...]:
+        """The steps that a saga begins with: they come after no other."""
+        return tuple(step for step in self.steps if not step.after)
+
+    @cached_property
     def point_of_no_return(self) -> StepName | None:
         """The step whose intent sets it: the pivot, else the first retriable one, else none (then the commit is it)."""
         for kind in (StepKind.PIVOT, StepKind.RETRIABLE):

@@ -58,6 +58,7 @@ class CompiledDefinition:
         self._builders = dict(_builders(definition, self.plan, self._types, surroundings))
         self._output = _output_builder(definition, schema, surroundings)
         self._chosen = ChosenParticipants(list(_all_steps(definition)), surroundings.input)
+        self._named = {name: step.participant for name, step in self.plan.by_name.items() if name not in self._chosen}
 
     def bind(self, saga: Saga, step: StepName, direction: Direction) -> bytes:
         """The request of one call: the same bytes whenever it is built from the same saga.
@@ -106,7 +107,8 @@ class CompiledDefinition:
         Raises:
             PayloadError: the stored input, which chooses it, was damaged.
         """
-        return self._chosen.of(step, saga.input) if step in self._chosen else self.plan.by_name[step].participant
+        named = self._named.get(step)
+        return self._chosen.of(step, saga.input) if named is None else named
 
     def chosen_participants(self, value: bytes) -> frozenset[str]:
         """Names of the participants that an input chooses for steps.

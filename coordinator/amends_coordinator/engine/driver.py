@@ -56,7 +56,7 @@ LEDGER_PAUSE_S = 0.5
 
 
 OUTAGE_US = 250_000
-"""A write that took longer than this was held up: no attempt's budget is charged for it."""
+"""A decision that was durable later than this was held up: no attempt's budget is charged for it."""
 
 
 _CROWDED = "participant {name} has its share of the sagas in memory; this one waits in the ledger for its turn"
@@ -81,8 +81,7 @@ class Surroundings:
 
     def moment(self) -> Moment:
         """Now, at this node, with a fresh random fraction."""
-        grace_us = round(self.settings.abort_grace_s * 1e6)
-        return Moment(self.clock.now(), self.node, self.clock.fraction(), grace_us)
+        return Moment(self.clock.now(), self.node, self.clock.fraction(), self.settings.abort_grace_us)
 
 
 class CallUnderWay:
@@ -277,13 +276,12 @@ class Driver:
             before = self._saga.state
             if not decision.changed:
                 return decision, before
-            asked_time = self._around.clock.now()
             try:
                 self._version = await self._append(decision)
             except SupersededError as superseded:
                 self._take_over(superseded.current)
                 continue
-            waited_us = self._around.clock.now() - asked_time
+            waited_us = self._around.clock.now() - event.at.now
             if waited_us > OUTAGE_US:
                 decision = begun_later(decision, waited_us)
             self._saga = decision.saga

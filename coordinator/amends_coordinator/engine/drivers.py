@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,7 @@ from amends_coordinator.ports.ledger import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator
+    from collections.abc import Callable, Coroutine
 
     from amends_coordinator.core.effects import Effect
     from amends_coordinator.core.events import Event
@@ -97,7 +97,7 @@ class Drivers:
         self._ended: OrderedDict[SagaId, StoredSaga] = OrderedDict()
         self._failures: dict[SagaId, Failures] = {}
         self._pauses: dict[SagaId, asyncio.TimerHandle] = {}
-        self._starting: dict[SagaId, int] = {}  # how many requests are starting a saga
+        self._coming: dict[SagaId, int] = {}  # how many requests are inserting a saga
         self._nudged: set[SagaId] = set()
         self._stopping = False
 
@@ -182,23 +182,23 @@ class Drivers:
             pause.cancel()
             self._failures.pop(saga_id, None)
             self._take_up(saga_id)
-        elif saga_id in self._starting:
+        elif saga_id in self._coming:
             self._nudged.add(saga_id)
 
-    @contextmanager
-    def starting(self, saga_id: SagaId) -> Generator[None]:
-        """While a saga is being inserted, its nudges are kept for its driver, which decides nothing before its first
-        calls have ended. (One that is taken up from the ledger decides at once, and hears then that it was written.)
+    def coming(self, saga_id: SagaId) -> None:
+        """A saga is being inserted. Until it `has_come` its nudges are kept for its driver, which decides nothing
+        before its first calls have ended. (One that is taken up from the ledger decides at once, and hears then that it
+        was written.)
         """
-        self._starting[saga_id] = self._starting.get(saga_id, 0) + 1
-        try:
-            yield
-        finally:
-            left = self._starting.pop(saga_id) - 1
-            if left:
-                self._starting[saga_id] = left
-            else:
-                self._nudged.discard(saga_id)
+        self._coming[saga_id] = self._coming.get(saga_id, 0) + 1
+
+    def has_come(self, saga_id: SagaId) -> None:
+        """It was inserted and has a driver, or neither."""
+        left = self._coming.pop(saga_id) - 1
+        if left:
+            self._coming[saga_id] = left
+        else:
+            self._nudged.discard(saga_id)
 
     async def adopt(self, stored: StoredSaga) -> tuple[str, ...]:
         """Drive a saga that nobody in this process drives: what it has in flight nobody here will hear of. Answers the

@@ -33,3 +33,8 @@ class EngineSettings:
     idle_unload_s: float = 5.0
     retention_s: float = 30 * 86_400.0
     trace_ratio: float | None = None
+
+    @property
+    def abort_grace_us(self) -> int:
+        """`abort_grace_s` in microseconds."""
+        return int(self.abort_grace_s * 1e6)

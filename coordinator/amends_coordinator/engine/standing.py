@@ -94,8 +94,8 @@ def participants_of(saga: Saga, definition: CompiledDefinition, directory: Direc
     """
     if saga.begun:
         return places_of(saga)
-    begins = (step for step in saga.plan.steps if not step.after)
-    return tuple(dict.fromkeys(_place_to_be(saga, step, definition, directory) for step in begins))
+    places = [_place_to_be(saga, step, definition, directory) for step in saga.plan.first_steps]
+    return tuple(dict.fromkeys(places))
 
 
 def places_of(saga: Saga) -> tuple[str, ...]:

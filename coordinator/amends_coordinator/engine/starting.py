@@ -112,10 +112,11 @@ class Starting:
                 saga, definition, waits_for, tell=lambda: self._shares.leave_waiting(names)
             )
         self._coming += 1
+        self._drivers.coming(saga.id)
         try:
-            with self._drivers.starting(saga.id):
-                return await self._begin_here(saga, definition, standing)
+            return await self._begin_here(saga, definition, standing)
         finally:
+            self._drivers.has_come(saga.id)
             self._coming -= 1
 
     async def _leave_waiting(

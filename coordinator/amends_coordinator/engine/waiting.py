@@ -27,18 +27,21 @@ class Waiters:
         """The sagas whose end is waited for."""
         return self._futures.keys()
 
-    @contextmanager
-    def entered(self, saga_id: SagaId) -> Generator[Left]:
-        """A future for the saga as its driver left it: ended, or waiting for something; None where that isn't known."""
+    def enter(self, saga_id: SagaId) -> Left:
+        """A future for the saga as its driver left it: ended, or waiting for something; None where that isn't known. To
+        be given back to `leave`, whatever happens.
+        """
         future: Left = asyncio.get_running_loop().create_future()
         self._futures[saga_id].add(future)
-        try:
-            yield future
-        finally:
-            future.cancel()
-            self._futures[saga_id].discard(future)
-            if not self._futures[saga_id]:
-                del self._futures[saga_id]
+        return future
+
+    def leave(self, saga_id: SagaId, future: Left) -> None:
+        """One who waited is gone."""
+        future.cancel()
+        others = self._futures[saga_id]
+        others.discard(future)
+        if not others:
+            del self._futures[saga_id]
 
     def wake(self, saga_id: SagaId, stored: StoredSaga | None) -> None:
         """Wake everybody who waits for this saga, with the saga as it was made durable last."""

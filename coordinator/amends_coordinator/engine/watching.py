@@ -52,16 +52,18 @@ class Watching:
         loop = asyncio.get_running_loop()
         end_s = loop.time() + timeout_s
         while True:
-            with self._waiters.entered(saga_id) as left:
+            left, timer = self._waiters.enter(saga_id), None
+            try:
                 # What a driver holds is durable, so nobody has to ask the ledger for a saga that is in memory.
                 stored = self._drivers.find(saga_id) or await self._loaded(saga_id)
                 if stored is None or self._is_told_at_once(stored):
                     return stored
                 self._look_later()
                 known, timer = stored, loop.call_at(end_s, self._time_is_over, left, stored)
-                try:
-                    stored = await left
-                finally:
+                stored = await left
+            finally:
+                self._waiters.leave(saga_id, left)
+                if timer is not None:
                     timer.cancel()
             if self._stopping:
                 return stored or self._newest_of(known)
