@@ -13,9 +13,8 @@ from types import ModuleType
 
 import pytest
 
-from amends_coordinator.core import decide, forward, guards
+from amends_coordinator.core import decide, forward, guards, operate
 from amends_coordinator.core.answer import Answer
-from amends_coordinator.core.draft import Draft
 from amends_coordinator.core.events import AttemptEnded
 from amends_coordinator.core.plan import StepPlan
 from amends_coordinator.core.saga import Intent, Saga
@@ -112,13 +111,17 @@ def test_nothing_is_found_with_all_guards(small: Small) -> None:
     assert [story for story in found if not story.startswith("more than")] == []
 
 
-def _nothing_given_up(_: Draft) -> None:
-    """What waits is repeated whatever became of its key."""
+def _nothing(*_: object) -> None:
+    """What a rule would hold up goes on."""
 
 
+STOPPED = Small(shape="P-R-R", lookup=False, desk=True, terminate=True, crashes=False, aborts=False, timeouts=False)
+UNBUILT = Small(shape="(C|C)", lookup=False, bindings=True, crashes=False, aborts=False, timeouts=False)
 PLANTED = (
     (forward, "waits_for_calls", _never, replace(CALM, shape="(C|C)", desk=True, terminate=True), "S5"),
-    (decide, "_give_up_forgotten", _nothing_given_up, replace(ALONE, shape="(C|C)", window=True, rounds=2), "S2"),
+    (operate, "_require_predecessors", _nothing, STOPPED, "S3"),
+    (decide, "_take_back", _nothing, UNBUILT, "S6"),
+    (decide, "_give_up_forgotten", _nothing, replace(ALONE, shape="(C|C)", window=True, rounds=2), "S2"),
 )
 
 
@@ -131,7 +134,7 @@ def test_violation_is_found_without_a_rule_of_the_order(
     promise: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """S2, S5: rules that are not one predicate but a place in the order of things are needed, too."""
+    """S2, S3, S5, S6: rules that are not one predicate but a place in the order of things are needed, too."""
     monkeypatch.setattr(module, name, wrong)
     broken = Explorer(small, most_states=60_000, wanted=promise).explore().broken
     assert promise in {story.partition(":")[0] for story in broken}, "\n\n".join(broken) or "nothing was found"
