@@ -281,17 +281,29 @@ async def test_no_stream_is_opened_while_it_stops(served: Served) -> None:
     await stopping
 
 
+class Counting(Telemetry):
+    """Remembers which requests were refused."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused: list[tuple[str, str]] = []
+
+    def request_refused(self, method: str, reason: str) -> None:
+        """See the port."""
+        self.refused.append((method, reason))
+
+
 class Bounded(NamedTuple):
     """A service of streams with a small capacity."""
 
     channel: grpc.aio.Channel
-    gate: Gate
+    telemetry: Counting
 
 
 @asynccontextmanager
 async def bounded(served: Served, *, capacity: int) -> AsyncGenerator[Bounded]:
     """Serves streams that take so many starts at once, of the same sagas."""
-    gate = Gate()
+    telemetry = Counting()
     starting = Starting(
         driving=served.driving,
         ledger=served.ledger,
@@ -299,12 +311,12 @@ async def bounded(served: Served, *, capacity: int) -> AsyncGenerator[Bounded]:
         payload_limit_bytes=PAYLOAD_LIMIT_BYTES,
     )
     server = grpc.aio.server()
-    server.add_generic_rpc_handlers([StartStreams(starting, Edge(gate, Telemetry()), capacity=capacity).handler()])
+    server.add_generic_rpc_handlers([StartStreams(starting, Edge(Gate(), telemetry), capacity=capacity).handler()])
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            yield Bounded(channel, gate)
+            yield Bounded(channel, telemetry)
     finally:
         await server.stop(None)
 
@@ -357,6 +369,18 @@ async def test_answers_without_room_are_to_be_asked_for(served: Served, monkeypa
         stream.call.cancel()
     assert not (await served.sagas.StartSaga(start_request("s-1", payload=LARGE))).started
     assert not (await served.sagas.StartSaga(start_request("s-3"))).started
+
+
+async def test_a_refusal_counts_as_the_calls(served: Served) -> None:
+    """`amends.api.errors` says how many starts fail, whichever way they come."""
+    await served.register()
+    async with bounded(served, capacity=8) as at:
+        stream = Stream(at.channel)
+        await stream.hello()
+        await stream.send(start(1, start_request("s-1", name="unknown")), start(2, start_request("s-2")))
+        await stream.ends(2)
+        assert at.telemetry.refused == [("amends.v1.SagaService/StartSaga", "definition_not_found")]
+        stream.call.cancel()
 
 
 async def test_capacity_below_what_a_client_sends(served: Served) -> None:
