@@ -155,7 +155,7 @@ async def test_one_of_many_has_its_own_deadline_and_its_own_cancel(coordinator: 
         assert told.value.status_code is grpc.StatusCode.DEADLINE_EXCEEDED
         numbers = {StartSagaRequest.FromString(start.request).saga_id: start.start_id for start in listed.started}
         await eventually(lambda: len(listed.cancelled) == 2, what="the coordinator heard of it")
-        assert listed.cancelled == [numbers["held-2"], numbers["held-1"]]
+        assert set(listed.cancelled) == {numbers["held-1"], numbers["held-2"]}
         coordinator.door.set()
         assert await start_all(client, "trip-3") == ["trip-3"]
         assert listed.opened == 1
@@ -246,8 +246,9 @@ async def test_an_idle_client_holds_no_stream_open(
         coordinator.door.set()
         assert await held == ["held-1"]
         await eventually(lambda: listed.open_now == 0, what="the idle stream has ended")
-        await start_all(client, "trip-1")
-        await eventually(lambda: listed.opened >= 2, what="another one is opened")
+        async with asyncio.timeout(10):
+            while listed.opened < 2:
+                await client.start(TRIP, PlanTrip(), saga_id="trip-1")
 
 
 async def test_a_client_that_is_closed_ends_its_starts(coordinator: HoldingCoordinator) -> None:
