@@ -81,6 +81,8 @@ class Batch:
 
     name: str
     decisions: list[Decision] = field(default_factory=list[Decision])
+    is_open: bool = False
+    """Whether decisions that have come meanwhile may still join it."""
 
 
 def encode(

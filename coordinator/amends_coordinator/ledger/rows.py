@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from json.encoder import encode_basestring_ascii as quoted
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from amends_coordinator.core.saga import Attempt, DeadLetter, Intent, Saga
@@ -73,24 +74,16 @@ def saga_update(write: Write, written_by: str, instant: EncodeInstant) -> Row:
     return (*_saga_changes(write, write.seen_version + 1, written_by, instant), write.saga.id)
 
 
+_what_may_rest = attrgetter(
+    "state", "point_of_no_return_passed", "abort_requested", "unproven", "dead_letters", "compensations_owed", "output",
+    "failure", "ended_time", "deadline_time",
+)  # fmt: skip
+
+
 def only_moves(before: Saga, after: Saga) -> bool:
     """Whether nothing but `SAGA_MOVES` differs in the rows of a saga before and after a decision."""
-    return _rest(before) == _rest(after)
-
-
-def _rest(saga: Saga) -> Row:
-    return (
-        saga.state,
-        saga.point_of_no_return_passed,
-        saga.abort_requested,
-        saga.unproven,
-        saga.attention_required,
-        saga.compensations_owed,
-        saga.output,
-        saga.failure,
-        saga.ended_time,
-        saga.deadline_time,
-    )
+    rests: bool = _what_may_rest(before) == _what_may_rest(after)
+    return rests
 
 
 def saga_move(write: Write, written_by: str, instant: EncodeInstant) -> Row:

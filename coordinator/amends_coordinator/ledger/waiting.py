@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from amends_coordinator.ports.ledger import NewSaga
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from amends_coordinator.core.ids import SagaId
     from amends_coordinator.ledger.batch import Decision
@@ -70,16 +70,19 @@ class WaitingDecisions:
         decision.held_up += 1
         self._waiting.appendleft(decision)
 
-    def take_batch(self, now_s: float) -> list[Decision]:
-        """Take the decisions that travel together next, and leave the others in their order."""
+    def take_batch(self, now_s: float, beside: Sequence[Decision] = ()) -> list[Decision]:
+        """Take the decisions that travel together next, beside those that do already, and leave the others in their
+        order.
+        """
         chosen: list[Decision] = []
+        room = BATCH_LIMIT - len(beside)
         later: deque[Decision] = deque()
-        open_to_starts: dict[SagaId, bool] = {}
+        open_to_starts = {decision.saga_id: isinstance(decision.content, NewSaga) for decision in beside}
         for decision in self._waiting:
             is_start = isinstance(decision.content, NewSaga)
             ready = decision.not_before_s <= now_s and not decision.alone
             fits = decision.saga_id not in open_to_starts or (is_start and open_to_starts[decision.saga_id])
-            if ready and fits and len(chosen) < BATCH_LIMIT:
+            if ready and fits and len(chosen) < room:
                 chosen.append(decision)
             else:
                 later.append(decision)

@@ -1,8 +1,8 @@
 """The writer: one thread that owns the write connection, and the queue before it.
 
-Whatever waits when the last transaction is done goes into the next one (group commit); nothing waits for company. A
-batch holds at most one decision per saga, apart from starts that compete for an id. Claims, heartbeats and other single
-tasks have transactions of their own.
+Whatever waits when the last transaction is done, or comes while the next one begins, goes into that (group commit);
+nothing waits for company. A batch holds at most one decision per saga, apart from starts that compete for an id. Claims,
+heartbeats and other single tasks have transactions of their own.
 
 What can go wrong, and what happens then:
 
@@ -224,17 +224,21 @@ class Writer:
         chosen = self._decisions.take_batch(time.monotonic())
         if chosen:
             self._in_hand = chosen
-            self._send(self._encoded(chosen))
+            self._send(self._new_batch(chosen, is_open=True))
         alone = self._decisions.take_alone(time.monotonic())
         if alone is not None:
             self._in_hand = (alone,)
-            self._send(self._encoded([alone]), wait_briefly=True)
+            self._send(self._new_batch([alone]), wait_briefly=True)
         self._in_hand = ()
 
-    def _encoded(self, decisions: list[Decision]) -> Batch:
-        """The next batch; decisions with values that no database takes are refused at once."""
+    def _new_batch(self, decisions: list[Decision], *, is_open: bool = False) -> Batch:
         self._batch_number += 1
-        batch = Batch(f"{self._node}:{self._batch_number}")
+        batch = Batch(f"{self._node}:{self._batch_number}", is_open=is_open)
+        self._join(batch, decisions)
+        return batch
+
+    def _join(self, batch: Batch, decisions: list[Decision]) -> None:
+        """Add decisions to a batch; those with values that no database takes are refused at once."""
         for decision in decisions:
             try:
                 decision.rows = self._rows_of(decision.content, batch.name)
@@ -242,7 +246,15 @@ class Writer:
                 self._fail([decision], _refusal(decision, error))
             else:
                 batch.decisions.append(decision)
-        return batch
+
+    def _close(self, batch: Batch) -> None:
+        """Let those join that were decided while the transaction began: they needn't wait for the next one."""
+        batch.is_open = False
+        self._collect(0.0)
+        joining = self._decisions.take_batch(time.monotonic(), beside=batch.decisions)
+        if joining:
+            self._in_hand = [*batch.decisions, *joining]
+            self._join(batch, joining)
 
     def _rows_of(self, content: NewSaga | Write, batch_name: str) -> DecisionRows:
         before = None
@@ -274,6 +286,8 @@ class Writer:
     def _apply(self, connection: Connection, batch: Batch) -> list[Verdict]:
         transaction = Transaction(connection, self._statements, self._node)
         transaction.require_unfenced()
+        if batch.is_open:
+            self._close(batch)
         verdicts = transaction.apply(batch, self._last)
         for decision, verdict in zip(batch.decisions, verdicts, strict=True):
             if isinstance(verdict, Applied) and verdict.by_this:

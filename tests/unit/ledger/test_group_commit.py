@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest_asyncio
 
@@ -14,7 +17,7 @@ from amends_coordinator.core.states import SagaState
 from amends_coordinator.ledger.sql import SqlLedger
 from amends_coordinator.ports.ledger import Write
 from tests.conformance.ledger.sagas import advanced, after, new, saga, succeeded, write
-from tests.unit.ledger.databases import make_file, open_file
+from tests.unit.ledger.databases import make_file, open_file, query
 
 
 @pytest_asyncio.fixture
@@ -68,3 +71,43 @@ async def test_a_flood_is_cut_into_batches(ledger: SqlLedger) -> None:
     results = await asyncio.gather(*(ledger.start(new(saga(f"order-{number}"))) for number in range(1200)))
     assert all(result.started for result in results)
     assert ledger.statistics.largest_batch <= 512
+
+
+async def test_what_is_decided_while_a_transaction_begins_joins_it(tmp_path: Path) -> None:
+    """L2: nothing waits for a second transaction that the first can still take along; what comes later about a saga
+    that is in it does.
+    """
+    begun, may_go_on = threading.Event(), threading.Event()
+
+    class Slow(sqlite3.Connection):
+        is_armed = False
+
+        def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:  # Any: as sqlite3 takes them
+            cursor = super().execute(statement, *values)
+            if statement == "BEGIN IMMEDIATE" and Slow.is_armed:
+                Slow.is_armed = False
+                begun.set()
+                assert may_go_on.wait(20)
+            return cursor
+
+    path = make_file(tmp_path)
+    ledger = await open_file(path, factory=Slow)
+    known = saga("order-1")
+    await ledger.start(new(known))
+    before = ledger.statistics
+    Slow.is_armed = True
+    moved = advanced(known, "authorize", time=after(1))
+    first = asyncio.ensure_future(ledger.append(write(moved, 1)))
+    await asyncio.to_thread(begun.wait, 20)
+    others = [asyncio.ensure_future(ledger.start(new(saga(f"order-{number}")))) for number in (2, 3)]
+    too_late = asyncio.ensure_future(ledger.append(write(advanced(moved, "ship", time=after(2)), 2)))
+    for _ in range(3):
+        await asyncio.sleep(0)  # on their way to the writer
+    may_go_on.set()
+    assert await first == 2
+    assert [(await other).started for other in others] == [True, True]
+    assert await too_late == 3
+    assert ledger.statistics.batches - before.batches == 2
+    (last,), *joined = query(path, "SELECT written_by FROM saga ORDER BY id")
+    assert joined[0] == joined[1] != (last,)
+    await ledger.close()
