@@ -101,7 +101,9 @@ class CallUnderWay:
             self.task.cancel()
 
     def goes_on_without(self) -> bool:
-        """Whether the task, which was cancelled in the middle of the call, was so only for the call's sake."""
+        """Whether the task, which was cancelled in the middle of the call, was so only for the call's sake: nobody else
+        has asked for its end.
+        """
         return self._is_cut and self.task is not None and not self.task.uncancel()
 
 
@@ -227,7 +229,7 @@ class Driver:
             self._set_timer()
             return
         self._running = None
-        if self._rest is not None:
+        if self._rest is not None and not self._rest.done():
             self._rest.set_result(None)
 
     def _at_rest(self) -> bool:
@@ -439,11 +441,11 @@ class Driver:
         error = None if task.cancelled() else task.exception()
         if error is None:
             return
-        if self._running is None:
+        if self._running is None or self._failure is not None:
             self._around.telemetry.driver_failed(self._saga.id, error)
-        elif self._failure is None:
-            self._failure = error
-            self._running.cancel()
+            return
+        self._failure = error
+        self._running.cancel()
 
     def _set_timer(self) -> None:
         """Have the saga woken at its time. A timer that fires before it is good enough: `_wake` looks at the time

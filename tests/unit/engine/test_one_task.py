@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from amends import Saga
 from amends_coordinator.core.ids import NodeId, SagaId
 from amends_coordinator.core.states import SagaState
 from amends_coordinator.ledger.memory import MemoryLedger
-from amends_coordinator.ports.driving import Person
-from tests.unit.engine.rig import rig, succeed
+from amends_coordinator.ports.driving import Person, StartRequest
+from scenario.v1.scenario_pb2 import ScenarioInput, ScenarioOutput
+from tests.scenarios.sagas import Do, Undo
+from tests.unit.engine.rig import rig, stored, succeed
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from amends_coordinator.core.answer import Answer
+    from amends_coordinator.core.definition import StoredDefinition
     from amends_coordinator.ports.ledger import NewSaga, Started
     from amends_coordinator.ports.participants import CallRequest
 
@@ -136,3 +140,40 @@ async def test_a_start_is_carried_through_without_the_one_who_asked() -> None:
         ledger.gate.set()
         assert (await stage.end("s")).saga.state is SagaState.COMMITTED
         assert stage.telemetry.started == ["s"]
+
+
+def side_by_side() -> StoredDefinition:
+    """Two steps that begin together."""
+    saga = Saga("beside", input=ScenarioInput, output=ScenarioOutput)
+    for name in ("a", "b"):
+        step = saga.step(name, Do(name=name), after=())
+        step.compensated_by(Undo(effect_id=step.response.effect_id, name=name))
+    saga.output(ScenarioOutput)()
+    return stored(saga)
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_stop_at_the_moment_of_the_last_answer_fails_nothing(turns: int) -> None:
+    """S7: the saga comes to its end in one task while the one that waits for it is being cancelled."""
+    called, answered = asyncio.Event(), asyncio.Event()
+
+    async def answer(request: CallRequest) -> Answer:
+        if request.step == "b":
+            called.set()
+            await answered.wait()
+        return await succeed(request)
+
+    async with rig(MemoryLedger(), answer=answer) as stage:
+        kept = await stage.ledger.put_definition(side_by_side())
+        await stage.engine.start(StartRequest(saga_id=SAGA, definition=kept, input=b""))
+        await called.wait()
+        await eventually(lambda: len(tasks_of_the_saga()) == 2, what="a is done, and its task waits for b's")
+        answered.set()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        driving = [task for task in tasks_of_the_saga() if task.get_name() == "saga s"]
+        for task in driving:
+            task.cancel()
+        await asyncio.gather(*driving, return_exceptions=True)
+        assert tasks_of_the_saga() == set()
+        assert stage.telemetry.failures == []
