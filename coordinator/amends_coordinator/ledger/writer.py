@@ -1,8 +1,8 @@
 """The writer: one thread that owns the write connection, and the queue before it.
 
 Whatever waits when the last transaction is done, or comes while the next one begins, goes into that (group commit);
-nothing waits for company. A batch holds at most one decision per saga, apart from starts that compete for an id. Claims,
-heartbeats and other single tasks have transactions of their own.
+nothing waits for company. A batch holds at most one decision per saga, apart from starts that compete for an id.
+Claims, heartbeats and other single tasks have transactions of their own.
 
 What can go wrong, and what happens then:
 
