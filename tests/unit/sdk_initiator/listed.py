@@ -85,9 +85,12 @@ class ListedStarts(StartServiceServicer):
         *,
         frame_version: pb.FrameVersion.ValueType = pb.FRAME_VERSION_1,
         capacity: int = 1_024,
+        is_built: bool = True,
     ) -> None:
+        """`is_built` False: it answers like a server that has no such method."""
         self._coordinator = coordinator
         self._hello = pb.OpenStartsResponse(frame_version=frame_version, capacity=capacity)
+        self._is_built = is_built
         self.frames: list[pb.OpenStartsRequest] = []
         self.opened = self.open_now = self.ask_by_call = 0
 
@@ -107,6 +110,8 @@ class ListedStarts(StartServiceServicer):
     ) -> AsyncGenerator[pb.OpenStartsResponse]:
         """Answers each start once its own `StartSaga` has."""
         self.opened += 1
+        if not self._is_built:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
         self.open_now += 1
         ends: asyncio.Queue[pb.End | None] = asyncio.Queue()
         reading = asyncio.create_task(self._read(request_iterator, ends))

@@ -122,18 +122,18 @@ async def test_a_coordinator_without_our_frames_gets_calls_for_good(
     again.
     """
     monkeypatch.setattr(starts, "REOPEN_PAUSE_S", 0.0)
-    other = cast("pb.FrameVersion.ValueType", 2)
-    listed = ListedStarts(coordinator, frame_version=pb.FRAME_VERSION_1 if kind == "narrow channel" else other)
+    version = cast("pb.FrameVersion.ValueType", 2) if kind == "other frames" else pb.FRAME_VERSION_1
+    listed = ListedStarts(coordinator, frame_version=version, is_built=kind != "unknown")
     options = [("grpc.max_receive_message_length", 100_000)] if kind == "narrow channel" else []
     async with (
-        serving(coordinator, listed=None if kind == "unknown" else listed) as address,
+        serving(coordinator, listed=listed) as address,
         SagaClient(address, options=options) as client,
     ):
         for turn in range(20):
             names = [f"trip-{turn}-{number}" for number in range(5)]
             assert await start_all(client, *names) == names
         await eventually(lambda: listed.open_now == 0, what="the client has left")
-    assert listed.opened == (1 if kind == "other frames" else 0)
+    assert listed.opened == (0 if kind == "narrow channel" else 1)
     assert listed.frames == []
 
 
