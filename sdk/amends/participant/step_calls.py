@@ -43,7 +43,7 @@ from amends.participant.key_memory import KeyInUseError, KeyMemory
 from amends.participant.refusals import REFUSAL_CODES, NotInStep, Rejected, TryLater, refusal_in
 from amends.participant.services import place_of
 from amends.participant.threads import until_ended
-from amends.participant.tracing import step_span
+from amends.participant.tracing import StepSpan
 
 log = logging.getLogger("amends.participant")
 
@@ -117,7 +117,7 @@ class StepCalls:
 
     async def _traced(self, call: Call, step: StepContext, traceparent: str) -> Verdict:
         """Run the handler within a span of its own, and make an answer of how it ends."""
-        with step_span(call.method.name, step, traceparent) as span:
+        with StepSpan(call.method.name, step, traceparent) as span:
             verdict = await self._judge(call, step)
             span.ended(verdict)
             return verdict

@@ -8,8 +8,7 @@ call that carries no trace context gets none. The names are OpenTelemetry's sema
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import grpc
 from opentelemetry import context as telemetry_context
@@ -20,8 +19,6 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from amends.participant.guards import Answer
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from opentelemetry.context import Context
     from opentelemetry.trace import Span
 
@@ -58,12 +55,32 @@ _tracer = trace.get_tracer("amends")
 
 
 class StepSpan:
-    """The span of one call, to be told how the call ends."""
+    """The span of one call, below the attempt that its metadata tells of; the current one for as long as it is entered.
 
-    __slots__ = ("_span",)
+    Args:
+        method: "package.Service/Method".
+        step: the call's step.
+        traceparent: of the attempt.
+    """
 
-    def __init__(self, span: Span | None) -> None:
-        self._span = span
+    __slots__ = ("_context", "_method", "_span", "_token")
+
+    def __init__(self, method: str, step: StepContext, traceparent: str) -> None:
+        carrier = {"traceparent": traceparent}
+        if step.tracestate is not None:
+            carrier["tracestate"] = step.tracestate
+        above = _propagator.extract(carrier)
+        self._method, self._span = method, _begun(method, step, above)
+        self._context = above if self._span is None else trace.set_span_in_context(self._span, above)
+
+    def __enter__(self) -> Self:
+        self._token = telemetry_context.attach(self._context)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        telemetry_context.detach(self._token)
+        if self._span is not None:
+            _end(self._method, self._span)
 
     def ended(self, verdict: Verdict) -> None:
         """Note what is answered."""
@@ -74,29 +91,6 @@ class StepSpan:
         if code in SERVER_FAULTS:
             self._span.set_attribute(ERROR_TYPE, code.name)
             self._span.set_status(Status(StatusCode.ERROR))
-
-
-@contextmanager
-def step_span(method: str, step: StepContext, traceparent: str) -> Generator[StepSpan]:
-    """Have a span for a call while it is carried out, below the attempt that its metadata tells of.
-
-    Args:
-        method: "package.Service/Method".
-        step: the call's step.
-        traceparent: of the attempt.
-    """
-    carrier = {"traceparent": traceparent}
-    if step.tracestate is not None:
-        carrier["tracestate"] = step.tracestate
-    above = _propagator.extract(carrier)
-    span = _begun(method, step, above)
-    token = telemetry_context.attach(above if span is None else trace.set_span_in_context(span, above))
-    try:
-        yield StepSpan(span)
-    finally:
-        telemetry_context.detach(token)
-        if span is not None:
-            _end(method, span)
 
 
 # A sampler or a span processor of the author's may raise: no reason to fail the call, nor to lose what it did.
