@@ -119,6 +119,22 @@ async def test_a_list_of_starts(stream: Stream, served: Served) -> None:
     assert (await served.sagas.GetSaga(GetSagaRequest(saga_id="s-299"))).saga.state == saga_pb2.Saga.STATE_RUNNING
 
 
+async def test_a_full_frame_lets_others_have_their_turn(stream: Stream, served: Served) -> None:
+    """L2: starts of one client are begun some at a time; between them the loop does what others ask for."""
+    loop, seen, most = asyncio.get_running_loop(), 0, 0
+
+    def look() -> None:
+        nonlocal seen, most
+        seen, most = len(served.driving.started), max(most, len(served.driving.started) - seen)
+        if seen < 256:
+            loop.call_soon(look)
+
+    look()
+    await stream.send(*(start(number, start_request(f"s-{number}")) for number in range(256)))
+    await stream.ends(256)
+    assert 0 < most <= 2 * start_stream.TURN
+
+
 async def test_the_end_comes_with_the_start(stream: Stream, served: Served) -> None:
     """Starts, waits and ends: with a `wait_timeout` the answer is the saga's end; those that end first come first."""
     await stream.send(*(start(number, start_request(f"s-{number}"), wait_s=30) for number in (1, 2)))
