@@ -29,7 +29,8 @@ def quick(kind: type[T]) -> type[T]:
     """A frozen dataclass with slots, made three times as fast by the same calls, and ready to be `copied`."""
     found = fields(cast("type[DataclassInstance]", kind))  # a checker doesn't see a dataclass yet while it is decorated
     texts = [*_initialiser(found), *_copier(found)]
-    names: dict[str, Any] = {"new": object.__new__, "kind": kind}  # Any: what the text below names
+    opened = type(f"Open{kind.__name__}", (), {"__slots__": tuple(field.name for field in found)})
+    names: dict[str, Any] = {"new": object.__new__, "opened": opened, "kind": kind}  # Any: what the texts name
     for field in found:
         names[f"write_{field.name}"] = getattr(kind, field.name).__set__
         names[f"default_{field.name}"] = field.default
@@ -78,10 +79,13 @@ def _given(field: Field[Any]) -> str:
 
 
 def _copier(found: tuple[Field[Any], ...]) -> list[str]:
-    """The text of a function without a loop: a loop takes three times as long."""
+    """The text of a function without a loop, which takes three times as long. The copy is of a class with the same
+    slots that isn't frozen, and becomes what it is called when it is filled: that halves it once more.
+    """
     return [
         "def copy_of(value):",
-        "    copy = new(kind)",
-        *(f"    write_{field.name}(copy, value.{field.name})" for field in found),
+        "    copy = new(opened)",
+        *(f"    copy.{field.name} = value.{field.name}" for field in found),
+        "    copy.__class__ = kind",
         "    return copy",
     ]
