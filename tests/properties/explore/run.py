@@ -28,7 +28,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="how many at once (default: cores)")
     parser.add_argument("--only", default="", help="only small sagas whose description contains this text")
     parser.add_argument("--most-states", type=int, default=4_000_000, help="of one small saga; more are a violation")
-    parser.add_argument("--mixed", type=int, default=300, help="how many mixed sagas (default: 300; none with --only)")
+    parser.add_argument("--mixed", type=int, default=100, help="how many mixed sagas (default: 100; none with --only)")
     arguments = parser.parse_args()
     explored = partial(_explored, most_states=arguments.most_states)
     chosen: list[Small | int] = [small for small in EVERYTHING if arguments.only in str(small)]
