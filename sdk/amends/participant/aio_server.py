@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 
 from amends.participant import wire
 from amends.participant.arrived_call import Call, Pairs
-from amends.participant.context import StepContext
+from amends.participant.context import StepContext, by_key
 from amends.participant.discretion import discreet
 from amends.participant.guards import Verdict
 from amends.participant.handler_contexts import ContextInThread
@@ -84,8 +84,8 @@ class ServedCalls(grpc.GenericRpcHandler):
 def handler_of(method: ServedMethod, metadata: object, *, calls: StepCalls, threads: HandlerThreads) -> Handler:
     """What answers one call of an asyncio server."""
     request = ReceivedRequest(method)
-    # The stubs say grpc.aio.Metadata; on a server it is a tuple of pairs.
-    said = dict(cast("Pairs", metadata or ()))
+    # The stubs say grpc.aio.Metadata; on a server it is a tuple of pairs, unless an interceptor has made it anew.
+    said = by_key(cast("Pairs", metadata or ()))
 
     async def answer(message: Message, context: Context) -> Message:
         place = InThread(threads, ContextInThread(context)) if method.plain else OnLoop(context)

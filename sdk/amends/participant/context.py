@@ -235,7 +235,7 @@ class StepContext:
         Raises:
             NotInStep: the call is not a step of a saga, or its metadata is incomplete or malformed.
         """
-        step = step_of(dict(iter(metadata)), time_remaining=time_remaining)
+        step = step_of(by_key(metadata), time_remaining=time_remaining)
         if step is None:
             raise NotInStep(
                 f"this call is not a step of a saga: it carries no {KEY} with {SAGA_ID}; "
@@ -286,6 +286,11 @@ class StepContext:
                 "call abort_saga before the handler returns"
             )
         self.state.abort_reason = cut_utf8(reason, ABORT_REASON_LIMIT_BYTES)
+
+
+def by_key(metadata: Iterable[tuple[str, str | bytes]]) -> dict[str, str | bytes]:
+    """What came with a call; of repeated keys the last value."""
+    return dict(iter(metadata))  # `dict` alone would take gRPC's own type for a mapping, which it only resembles
 
 
 def step_of(said: Mapping[str, str | bytes], *, time_remaining: Callable[[], float | None]) -> StepContext | None:

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 
 from amends.participant import wire
 from amends.participant.arrived_call import Call, Pairs
-from amends.participant.context import StepContext
+from amends.participant.context import StepContext, by_key
 from amends.participant.discretion import discreet_in_thread
 from amends.participant.guards import Verdict
 from amends.participant.handler_contexts import ContextOfSyncServer
@@ -66,7 +66,7 @@ class SyncStepInterceptor(grpc.ServerInterceptor):
 
     def _handler_of(self, method: ServedMethod, metadata: object) -> Handler:
         request = ReceivedRequest(method)
-        said = dict(cast("Pairs", metadata or ()))
+        said = by_key(cast("Pairs", metadata or ()))
 
         def answer(message: Message, context: grpc.ServicerContext) -> Message:
             place = OwnThread(ContextOfSyncServer(context))

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import grpc
 import pytest
@@ -106,6 +106,23 @@ class Failing(grpc.aio.ServerInterceptor):
         )
 
 
+class Rewritten(NamedTuple):
+    """A call's details with other metadata than it came with."""
+
+    method: str
+    invocation_metadata: grpc.aio.Metadata
+
+
+class Tenanting(grpc.aio.ServerInterceptor):
+    """Writes more into a call's metadata than came with it, in gRPC's own type."""
+
+    async def intercept_service(
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
+    ) -> Handler | None:
+        metadata = grpc.aio.Metadata(*handler_call_details.invocation_metadata, ("x-tenant", "a"), ("x-tenant", "b"))
+        return await continuation(Rewritten(handler_call_details.method, metadata))  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # gRPC looks at its two fields only
+
+
 @asynccontextmanager
 async def intercepted(
     *interceptors: grpc.aio.ServerInterceptor, behaviour: Behaviour = reserve_at_once
@@ -115,6 +132,18 @@ async def intercepted(
     server.add(Inventory(behaviour))
     async with server, grpc.aio.insecure_channel(server.address) as channel:
         yield channel
+
+
+async def test_an_interceptor_may_hand_on_other_metadata() -> None:
+    """S2: the step is the one that the details tell of, whatever gRPC's type for them is."""
+
+    async def behaviour(request: ReserveRequest, context: ReserveContext) -> ReserveResponse:
+        return ReserveResponse(reservation_id=current_step().key)
+
+    async with intercepted(Tenanting(), behaviour=behaviour) as channel:
+        answer = await reserve(channel, as_step())
+    assert answer.code is OK
+    assert ReserveResponse.FromString(answer.response).reservation_id == dict(as_step())["idempotency-key"]
 
 
 async def test_interceptors_see_every_call_as_in_any_server() -> None:
