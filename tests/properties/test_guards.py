@@ -72,6 +72,7 @@ ALONE = Small(shape="C", guarantee=KEY)
 WITHOUT = (
     Without("is_open", _whatever_attempt, Small(shape="C", rounds=2), "S2"),
     Without("is_proof", _every_refusal, replace(ALONE, rounds=2), "S4"),
+    Without("seal_counts", _always, replace(ALONE, elsewhere=True), "S4"),
     Without("may_be_rejected", _always, Small(shape="R"), "S6"),
     Without("may_be_guessed", _always, Small(shape="P", lookup=False, guarantee=KEY), "S6"),
     Without("may_repeat_action", _always, Small(shape="C", rounds=2, guarantee=NONE, at_most_once=True), "S2"),

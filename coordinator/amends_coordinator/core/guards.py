@@ -45,6 +45,13 @@ def is_proof(intent: Intent, outcome: Outcome) -> bool:
     return outcome is Outcome.REJECTED_SEALED or (outcome is Outcome.REJECTED and not intent.unsettled)
 
 
+def seal_counts(lookup: Intent, action: Intent) -> bool:
+    """Whether a lookup's seal is about the action: a participant can promise that it never runs a key, not that the one
+    which was called with the action doesn't.
+    """
+    return action.participant in ("", lookup.participant)
+
+
 def may_be_rejected(plan: Plan, step: StepPlan) -> bool:
     """Whether a step can be refused for good; behind the point of no return none can."""
     return step.name not in plan.forward_only

@@ -86,7 +86,9 @@ def settle_lookup(draft: Draft, step: StepPlan, lookup: Intent, answer: Answer) 
         draft.move(lookup, IntentMove.ANSWERED_OK, response=answer.response)
         return _action_succeeded(draft, step, action, answer)
     if answer.status_code == "NOT_FOUND" and answer.outcome in guards.REFUSALS:
-        return _settle_not_found(draft, step, lookup, action, _without_anothers_seal(answer, lookup, action))
+        if answer.outcome is Outcome.REJECTED_SEALED and not guards.seal_counts(lookup, action):
+            answer = replace(answer, outcome=Outcome.REJECTED)
+        return _settle_not_found(draft, step, lookup, action, answer)
     charged = charge(lookup, step.call(Direction.LOOKUP).retry, answer, draft.at.now, draft.at.fraction)
     lookup = _charged(draft, lookup, answer, charged)
     if not charged.spent:
@@ -174,13 +176,6 @@ def _action_succeeded(draft: Draft, step: StepPlan, action: Intent, answer: Answ
     return Failure(
         step=step.name, reason="ABORTED_BY_STEP", status_code="OK", message=answer.abort_reason, time=draft.at.now
     )
-
-
-def _without_anothers_seal(answer: Answer, lookup: Intent, action: Intent) -> Answer:
-    """A participant can promise that it never runs a key, not that the one which was called with the action doesn't."""
-    if answer.outcome is not Outcome.REJECTED_SEALED or action.participant in ("", lookup.participant):
-        return answer
-    return replace(answer, outcome=Outcome.REJECTED)
 
 
 def _settle_not_found(draft: Draft, step: StepPlan, lookup: Intent, action: Intent, answer: Answer) -> Failure | None:

@@ -116,7 +116,7 @@ def saga_from(key: SagaKey, plan: Plan) -> Saga:
         point_of_no_return_passed=key.point_of_no_return_passed,
         abort_requested=key.abort_requested,
         unproven=key.unproven,
-        intents=tuple(_intent_from(intent) for intent in key.intents),
+        intents=tuple(_intent_from(intent, plan.by_name[intent.step]) for intent in key.intents),
         dead_letters=tuple(_letter_from(number, letter) for number, letter in enumerate(key.letters, start=1)),
         compensations_owed=key.owed,
         due_time=None if key.due is None else Instant(key.due),
@@ -175,7 +175,7 @@ def _oldest(step: StepPlan, direction: Direction) -> int:
     return longest if direction is not Direction.ACTION else 2 * longest + (step.settle_delay_us or 0)
 
 
-def _intent_from(key: IntentKey) -> Intent:
+def _intent_from(key: IntentKey, step: StepPlan) -> Intent:
     started = Instant(key.started)
     ended = None if key.ended is None else Instant(key.ended)
     attempt = Attempt(number=key.attempt, node=NODE, start_time=started, end_time=ended)
@@ -183,6 +183,7 @@ def _intent_from(key: IntentKey) -> Intent:
         step=key.step,
         direction=key.direction,
         method="",
+        participant=step.call(key.direction).method.partition("/")[0],
         state=key.state,
         attempt=key.attempt,
         attempts=(attempt,) if key.attempt else (),

@@ -157,6 +157,9 @@ class Participant:
             yield from self._done(truth)
             yield REFUSED, truth
             return
+        if direction is Direction.LOOKUP and self.small.elsewhere:
+            yield NOT_FOUND_SEALED, truth
+            return
         match self.step.guarantee:
             case Guarantee.BARRIER:
                 yield from self._behind_barrier(truth, direction)

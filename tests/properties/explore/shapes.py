@@ -15,6 +15,9 @@ TICK_US = 1_000_000
 FAR_US = 1_000_000 * TICK_US
 """When a saga's timeout is, until the explorer says that it has come: it may at any moment."""
 
+ELSEWHERE = "other.Other/Find"
+"""The lookup of another participant."""
+
 WINDOW_US = 4 * TICK_US
 SETTLE_US = TICK_US
 GRACE_US = TICK_US
@@ -41,6 +44,7 @@ class Small:
     `desk`, `resolves`, `terminate`: people retry dead letters, resolve them too, or terminate the saga.
     `outages`, `wiring`, `soft_aborts`: calls can't be sent, methods aren't there, who succeeds asks for an abort.
     `copies`: calls that were answered arrive once more. `bindings`: requests can't be built.
+    `elsewhere`: lookups are answered by another participant, which keeps the barrier's rules and knows of nothing.
     `late`: what is due is looked at, and answers come, also when every budget and window is over.
     """
 
@@ -69,6 +73,7 @@ class Small:
     soft_aborts: bool = False
     copies: bool = False
     bindings: bool = False
+    elsewhere: bool = False
     late: bool = False
 
     def __str__(self) -> str:
@@ -131,9 +136,14 @@ def step_of(name: StepName, kind: StepKind, after: tuple[StepName, ...], small: 
         )
         if may_be_undone
         else None,
-        lookup=CallPlan(method="shop.Shop/Find", timeout_us=TICK_US, retry=retry) if looked_up else None,
+        lookup=CallPlan(method=ELSEWHERE if small.elsewhere else "shop.Shop/Find", timeout_us=TICK_US, retry=retry)
+        if looked_up
+        else None,
         guarantee=small.guarantee,
-        lookup_seals=looked_up and small.guarantee is Guarantee.BARRIER and kind is not StepKind.RETRIABLE,
+        lookup_seals=looked_up
+        and not small.elsewhere
+        and small.guarantee is Guarantee.BARRIER
+        and kind is not StepKind.RETRIABLE,
         on_unknown=OnUnknown.PARK if small.park else OnUnknown.COMPENSATE,
         settle_delay_us=SETTLE_US if small.settle else None,
         at_most_once=small.at_most_once,

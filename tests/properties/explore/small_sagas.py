@@ -28,6 +28,8 @@ def _alone() -> list[Small]:
             replace(desk, at_most_once=True, copies=True),
             replace(desk, already_done=True, soft_aborts=True),
         ]
+        if guarantee is not Guarantee.BARRIER:  # which no step has that is looked up elsewhere
+            found.append(replace(desk, elsewhere=True))
         if guarantee is not Guarantee.NONE:  # which remembers nothing that it could forget
             found += [
                 replace(desk, window=True, timeouts=False, crashes=False),
@@ -104,7 +106,7 @@ EVERYTHING = (*_alone(), *_chains(), *_branches())
 def _is_in_the_slice(small: Small) -> bool:
     """Every option at one guarantee, every guarantee with chains, every kind of people with steps side by side."""
     if small.shape in KINDS_ALONE:
-        return small.guarantee is Guarantee.BARRIER
+        return small.guarantee is Guarantee.BARRIER or (small.elsewhere and small.guarantee is Guarantee.KEY)
     if small.bindings and small.shape == "(C|C)":
         return True
     return small.shape in ("C-P", "P-R") or (small.shape == "(R|R)" and small.guarantee is Guarantee.KEY)
