@@ -67,7 +67,7 @@ _LONGEST_PAUSE_S = 1.0
 _log: Any = structlog.get_logger(__name__)  # structlog's loggers are untyped proxies
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Statistics:
     """Counts since the ledger was opened: transactions committed, batches of decisions among them, decisions in these,
     and how often a transaction was to be sent again after an error.
@@ -133,8 +133,8 @@ class Writer:
 
     @property
     def statistics(self) -> Statistics:
-        """What was done so far."""
-        return self._statistics
+        """What was done so far; a copy, since the thread goes on counting."""
+        return replace(self._statistics)
 
     def decide(self, content: NewSaga | Write) -> asyncio.Future[Verdict]:
         """Queue a decision; the future has its verdict, or a `LedgerError`."""
@@ -325,13 +325,9 @@ class Writer:
     def _answer(self, batch: Batch, verdicts: list[Verdict]) -> None:
         if self._batch_written is not None:
             self._batch_written(len(verdicts), self._took_s)
-        counted = self._statistics
-        self._statistics = replace(
-            counted,
-            batches=counted.batches + 1,
-            decisions=counted.decisions + len(verdicts),
-            largest_batch=max(counted.largest_batch, len(verdicts)),
-        )
+        self._statistics.batches += 1
+        self._statistics.decisions += len(verdicts)
+        self._statistics.largest_batch = max(self._statistics.largest_batch, len(verdicts))
         answers: list[tuple[asyncio.Future[Any], object]] = []
         for decision, verdict in zip(batch.decisions, verdicts, strict=True):
             if isinstance(verdict, LockedElsewhere):
@@ -389,13 +385,13 @@ class Writer:
             self._sent_time_s = None
         self._took_s = time.monotonic() - began_s
         self._pause_s = _FIRST_PAUSE_S
-        self._statistics = replace(self._statistics, commits=self._statistics.commits + 1)
+        self._statistics.commits += 1
         return result
 
     def _pause(self, error: LedgerUnavailableError) -> None:
         """Wait a little before the next try, and give up everybody who has waited too long meanwhile."""
         _log.warning("ledger unavailable", error=str(error), pause_s=self._pause_s)
-        self._statistics = replace(self._statistics, sent_again=self._statistics.sent_again + 1)
+        self._statistics.sent_again += 1
         self._stopping.wait(self._pause_s)
         self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
         self._collect(0.0)
