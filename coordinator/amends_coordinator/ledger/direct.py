@@ -6,33 +6,32 @@ Errors are SQLAlchemy's all the same.
 from __future__ import annotations
 
 import sqlite3
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from sqlalchemy.exc import DBAPIError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy import Connection
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def execute(connection: Connection, text: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
     """Execute a statement once."""
-    with _translated(text):
-        return driver_of(connection).execute(text, values)
+    return _translated(text, driver_of(connection).execute, text, values)
 
 
 def fetch(connection: Connection, text: str, values: Sequence[object]) -> list[Any]:
     """Execute a question and answer its rows (Any: what is in them is the statement's business)."""
-    with _translated(text):
-        return driver_of(connection).execute(text, values).fetchall()
+    return _translated(text, execute(connection, text, values).fetchall)
 
 
 def execute_many(connection: Connection, text: str, rows: Sequence[Sequence[object]]) -> int:
     """Execute a statement once for each row of values; answers how many rows it changed."""
-    with _translated(text):
-        return driver_of(connection).executemany(text, rows).rowcount
+    return _translated(text, driver_of(connection).executemany, text, rows).rowcount
 
 
 def commit(connection: Connection) -> None:
@@ -40,8 +39,7 @@ def commit(connection: Connection) -> None:
     if connection.in_transaction():  # something in it went through SQLAlchemy, which has to hear of the end
         connection.commit()
     else:
-        with _translated("COMMIT"):
-            driver_of(connection).commit()
+        _translated("COMMIT", driver_of(connection).commit)
 
 
 def roll_back(connection: Connection) -> None:
@@ -49,8 +47,7 @@ def roll_back(connection: Connection) -> None:
     if connection.in_transaction():
         connection.rollback()
     else:
-        with _translated("ROLLBACK"):
-            driver_of(connection).rollback()
+        _translated("ROLLBACK", driver_of(connection).rollback)
 
 
 def know_plain_values() -> None:
@@ -74,9 +71,8 @@ def driver_of(connection: Connection) -> sqlite3.Connection:
     return driver
 
 
-@contextmanager
-def _translated(text: str) -> Generator[None]:
+def _translated(text: str, call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
     try:
-        yield
+        return call(*arguments, **named)
     except sqlite3.Error as error:
         raise DBAPIError.instance(text, None, error, sqlite3.Error, hide_parameters=True) from error
