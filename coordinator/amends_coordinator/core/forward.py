@@ -79,9 +79,10 @@ def is_done(plan: Plan, action: Intent) -> bool:
     """Whether a step's action counts as done for those that follow it: it succeeded, or a named person said that it
     happened, or waived it where it can't be rejected.
     """
-    if action.state is IntentState.RESOLVED:
-        return action.resolution is Resolution.HAPPENED or action.step in plan.forward_only
-    return action.state is IntentState.SUCCEEDED
+    if action.state is IntentState.SUCCEEDED:
+        return True
+    is_settled = action.resolution is Resolution.HAPPENED or action.step in plan.forward_only
+    return action.state is IntentState.RESOLVED and is_settled
 
 
 def _begin_what_can(draft: Draft, steps: tuple[StepPlan, ...]) -> bool:

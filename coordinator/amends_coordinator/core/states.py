@@ -26,7 +26,10 @@ class SagaState(Word):
     @property
     def ended(self) -> bool:
         """Whether the state never changes any more (S8)."""
-        return self in (SagaState.COMMITTED, SagaState.COMPENSATED)
+        return self in _ENDS
+
+
+_ENDS = frozenset({SagaState.COMMITTED, SagaState.COMPENSATED})
 
 
 class IntentState(Word):
