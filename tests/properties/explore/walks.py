@@ -45,15 +45,17 @@ def circumstances(chance: Random) -> Small:
         soft_aborts=maybe(0.3),
         copies=maybe(0.4),
         bindings=maybe(0.25),
+        elsewhere=maybe(0.2),
         late=True,
     )
 
 
 def options(chance: Random, small: Small, step: StepPlan) -> StepPlan:
     """The step with options of its own, as registration would take them."""
-    guarantee = chance.choice([Guarantee.BARRIER, Guarantee.BARRIER, Guarantee.KEY, Guarantee.NONE])
     undoable = step.kind is StepKind.COMPENSATABLE
     lookup = chance.random() < 0.5
+    under_one_barrier = () if lookup and small.elsewhere else (Guarantee.BARRIER, Guarantee.BARRIER)
+    guarantee = chance.choice([*under_one_barrier, Guarantee.KEY, Guarantee.NONE])
     mixed = replace(
         small,
         guarantee=guarantee,
@@ -61,7 +63,8 @@ def options(chance: Random, small: Small, step: StepPlan) -> StepPlan:
         refusals=chance.choice([1, 2]),
         rounds=chance.choice([1, 2]),
         blind=guarantee is not Guarantee.BARRIER and chance.random() < 0.4,
-        settle=lookup and undoable and chance.random() < 0.3,
+        # Whoever believes a participant that knows of nothing has chosen so: it is admitted as unproven.
+        settle=lookup and undoable and not small.elsewhere and chance.random() < 0.3,
         window=guarantee is not Guarantee.NONE and chance.random() < 0.2,
         already_done=chance.random() < 0.3,
         at_most_once=step.kind in (StepKind.COMPENSATABLE, StepKind.PIVOT) and chance.random() < 0.15,
