@@ -34,11 +34,20 @@ class Disk(sqlite3.Connection):
     bound = 0
 
     def cursor(self, *arguments: Any, **options: Any) -> Any:  # Any: whatever sqlite3 takes and gives
-        """A cursor, once the file has the bound that holds now; one below its size stands for its size."""
+        """A cursor, as SQLAlchemy asks for one."""
+        self._hold_bound()
+        return super().cursor(*arguments, **options)
+
+    def execute(self, *arguments: Any) -> Any:
+        """A statement past SQLAlchemy's layers, as the writer's are."""
+        self._hold_bound()
+        return super().execute(*arguments)
+
+    def _hold_bound(self) -> None:
+        """Give the file the bound that holds now; one below its size stands for its size."""
         if self.bound != Disk.pages:
             self.bound = Disk.pages
-            super().cursor().execute(f"PRAGMA max_page_count = {Disk.pages}")
-        return super().cursor(*arguments, **options)
+            super().execute(f"PRAGMA max_page_count = {Disk.pages}")
 
 
 async def test_no_intent_so_no_call(tmp_path: Path) -> None:
