@@ -136,21 +136,26 @@ class _Stream:
 
     async def _read(self) -> None:
         while True:
-            while len(self._under_way) + len(self._ends) > self._capacity:
-                self._room.clear()
-                await self._room.wait()
+            await self._until_there_is_room()
             data = await self._context.read()
             if data is grpc.aio.EOF:
                 return
             frame = parsed(pb.OpenStartsRequest, data)
             for start_id in frame.cancelled_start_ids:
-                if start_id in self._under_way:
-                    self._under_way[start_id].cancel()
-                    self._forget(start_id)  # here, for one that hasn't begun to run never does
+                start = self._under_way.get(start_id)
+                if start is not None:
+                    start.cancel()
+                    self._forget(start_id, start)  # here, for one that hasn't begun to run never does
             for number, message in enumerate(frame.starts, 1):
+                await self._until_there_is_room()  # a frame may be larger than a client was told
                 self._take(message)
                 if number % TURN == 0:
                     await asyncio.sleep(0)
+
+    async def _until_there_is_room(self) -> None:
+        while len(self._under_way) + len(self._ends) > self._capacity:
+            self._room.clear()
+            await self._room.wait()
 
     def _take(self, message: pb.Start) -> None:
         start_id = message.start_id
@@ -178,10 +183,11 @@ class _Stream:
             self._refuse(start_id, error)
         finally:
             timer.cancel()
-            self._forget(start_id)
+            self._forget(start_id, task)
 
-    def _forget(self, start_id: int) -> None:
-        self._under_way.pop(start_id, None)
+    def _forget(self, start_id: int, start: asyncio.Task[None]) -> None:
+        if self._under_way.get(start_id) is start:  # else it was cancelled, and its number may be another one's by now
+            del self._under_way[start_id]
         self._room.set()
         self._news.set()
 

@@ -412,3 +412,28 @@ async def test_capacity_below_what_a_client_sends(served: Served) -> None:
         await served.driving.end("s-0")
         await eventually(lambda: served.driving.waiting == 3 and len(served.driving.started) == 4, what="the last one")
         stream.call.cancel()
+
+
+async def test_a_frame_larger_than_the_capacity(served: Served) -> None:
+    """What one frame holds can't fill the memory either: its starts are taken as there is room for them."""
+    await served.register()
+    async with bounded(served, capacity=2) as at:
+        stream = Stream(at.channel)
+        await stream.hello()
+        await stream.send(*(start(number, start_request(f"s-{number}"), wait_s=30) for number in range(8)))
+        await eventually(lambda: served.driving.waiting >= 3, what="the first ones wait")
+        await pause()  # for what must not happen
+        assert len(served.driving.started) == 3
+        for number in range(8):
+            await eventually(lambda: len(served.driving.started) > number, what="it is taken")  # noqa: B023
+            await served.driving.end(f"s-{number}")
+        assert sorted(await stream.ends(8)) == list(range(8))
+        stream.call.cancel()
+
+
+async def test_a_number_used_again_after_its_cancel(stream: Stream, served: Served) -> None:
+    """L2: what is left of a cancelled start doesn't take its number from the next one."""
+    await stream.send(start(1, start_request("s-1"), wait_s=30))
+    await eventually(lambda: served.driving.waiting == 1, what="it waits")
+    await stream.send(start(1, start_request("s-2")), cancelled=[1])
+    assert answer((await stream.ends(1))[1]).saga.saga_id == "s-2"
