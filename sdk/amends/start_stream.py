@@ -73,8 +73,9 @@ class StartStream:
         return self._capacity > 0
 
     def takes(self, request: bytes) -> bool:
-        """Whether a start may go this way now."""
-        return len(self._waiting) < self._capacity and len(request) <= FRAME_BYTES
+        """Whether a start may go this way now: neither too many wait for answers, nor, given up or not, to be sent."""
+        is_full = max(len(self._waiting), len(self._outgoing)) >= self._capacity
+        return not is_full and len(request) <= FRAME_BYTES
 
     async def start(self, request: bytes, *, timeout_s: float, trace: Mapping[str, str]) -> StartSagaResponse | None:
         """One start that the stream `takes`. None: it is to be asked for by a call; it is durable already.

@@ -18,11 +18,11 @@ from amends.v1.saga_service_pb2 import StartSagaRequest
 from tests.unit.sdk_initiator.coordinator import Context, Refusal, TellingCoordinator, error_info, serving
 from tests.unit.sdk_initiator.listed import ListedStarts, ListingClient
 from tests.unit.sdk_initiator.travel import whole_saga
-from tests.waiting import eventually
+from tests.waiting import eventually, pause
 from typed.v1.typed_pb2 import PlanTrip
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
 TRIP = whole_saga()
 FIRST = "trip-0"
@@ -221,6 +221,27 @@ async def test_what_the_stream_has_no_room_for_is_a_call(coordinator: HoldingCoo
         await held
         await start_all(client, "trip-2")
     assert [saga_id for frame in ids_of(listed.frames) for saga_id in frame] == [FIRST, "held-1", "held-2", "trip-2"]
+
+
+class StuckStarts(ListedStarts):
+    """Reads the first frame of a stream and no other."""
+
+    async def _read(self, frames: AsyncIterator[pb.OpenStartsRequest], ends: asyncio.Queue[pb.End | None]) -> None:
+        first = await anext(frames)
+        await self._answer(first.starts[0], ends)
+        await asyncio.Event().wait()
+
+
+async def test_a_stream_that_is_read_no_further_is_given_no_more(coordinator: HoldingCoordinator) -> None:
+    """L2: starts that nobody waits for any more and that can't leave don't fill the memory; later ones are calls."""
+    async with listing(coordinator, StuckStarts(coordinator, capacity=4), call_timeout=timedelta(seconds=3)) as client:
+        large = PlanTrip(destination="x" * 900_000)
+        for number in range(12):
+            starting = asyncio.create_task(client.start(TRIP, large, saga_id=f"held-{number}"))
+            await pause()
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+        assert await start_all(client, "trip-1") == ["trip-1"]
 
 
 async def test_an_answer_without_room_is_asked_for_by_a_call(coordinator: HoldingCoordinator) -> None:
