@@ -15,6 +15,7 @@ from __future__ import annotations
 import selectors
 import socket
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     from amends_coordinator.ledger.dialect import SqlDialect
 
 LONGEST_RETRY_PAUSE_S = 1.0
+ENDING_S = 2.0
+"""How long the server may take to end the session of a holder that is gone: whoever starts right after it waits for
+that instead of being refused."""
+LOOK_AGAIN_S = 0.05
 
 # The schema is part of the key: two ledgers may share a database.
 _KEY = "hashtextextended('amends ledger in ' || coalesce(current_schema(), ''), 0)"
@@ -71,7 +76,7 @@ class AdvisoryLock:
         """See the protocol."""
         connection = self._engine_connection()
         try:
-            if not connection.execute(_TAKE).scalar_one():
+            if not self._taken(connection):
                 raise LedgerLockedError(
                     f"the ledger is in use: {_holder(connection)} holds the lock of {self._dialect.place}. "
                     "Stop that process, or give this one another ledger"
@@ -87,6 +92,14 @@ class AdvisoryLock:
         self._wake, woken = socket.socketpair()
         self._watching = threading.Thread(target=self._watch, args=(connection, woken), name="ledger-lock", daemon=True)
         self._watching.start()
+
+    def _taken(self, connection: Connection) -> bool:
+        """Take the lock, as soon as it is free."""
+        end_s = time.monotonic() + ENDING_S
+        while not connection.execute(_TAKE).scalar_one():
+            if time.monotonic() > end_s or self._stopped.wait(LOOK_AGAIN_S):
+                return False
+        return True
 
     def require_held(self) -> None:
         """See the protocol."""

@@ -77,6 +77,21 @@ async def test_a_second_process_is_refused_until_the_first_is_killed(postgres_le
         holder.communicate()
 
 
+async def test_who_starts_right_after_another_waits_for_its_session_to_end(postgres_ledger: str) -> None:
+    """L1: the server notices only after a while that a process is gone; its successor isn't refused for that."""
+    before, _ = await open_server(postgres_ledger)
+    ledger = SqlLedger(FaultyDialect(postgres_ledger))
+    opening = asyncio.create_task(ledger.open(NEXT, plans=plan_of))
+    tried = (
+        "SELECT pid FROM pg_stat_activity WHERE query ~ 'pg_try_advisory_lock' AND pid <> pg_backend_pid() AND "
+        "datname = current_database() AND pid NOT IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted)"
+    )
+    await eventually(lambda: bool(ask(postgres_ledger, tried)), what="the next one has asked for the lock, too")
+    await before.close()
+    await opening
+    await ledger.close()
+
+
 async def test_after_a_graceful_stop_nobody_waits(postgres_ledger: str) -> None:
     """L1: a process that gave its ledger back fenced itself, so the next one begins at once."""
     ledger = open_ledger(postgres_ledger, lease_s=60)
