@@ -425,7 +425,7 @@ async def test_a_frame_larger_than_the_capacity(served: Served) -> None:
         await pause()  # for what must not happen
         assert len(served.driving.started) == 3
         for number in range(8):
-            await eventually(lambda: len(served.driving.started) > number, what="it is taken")  # noqa: B023
+            await eventually(lambda: len(served.driving.started) > number, what="it is taken")  # noqa: B023  # asked in this round
             await served.driving.end(f"s-{number}")
         assert sorted(await stream.ends(8)) == list(range(8))
         stream.call.cancel()
