@@ -202,11 +202,11 @@ class Drivers:
 
     async def adopt(self, stored: StoredSaga) -> tuple[str, ...]:
         """Drive a saga that nobody in this process drives: what it has in flight nobody here will hear of. Answers the
-        participants that it has to do with.
+        participants that it has to do with. While the node stops it is left to whoever opens the ledger next.
         """
         definition = await self._definition_of(stored.saga)
         names = participants_of(stored.saga, definition, self._around.directory)
-        if stored.saga.id not in self._tasks:
+        if stored.saga.id not in self._tasks and not self._stopping:
             standing = Standing(self._shares)
             standing.move(names)
             self.drive(stored, definition, Adopted(self._around.moment()), standing=standing)

@@ -24,6 +24,10 @@ class _Last:
     is_stored: bool = False
 
 
+LARGEST_REMEMBERED_BYTES = 4_096
+"""Payloads of a saga larger than this are not kept in memory only to spare the next write some columns."""
+
+
 class LastWrites:
     """Belongs to the writer's thread.
 
@@ -44,9 +48,16 @@ class LastWrites:
             del self._of[next(iter(self._of))]
 
     def stored(self, content: NewSaga | Write) -> None:
-        """The batch was committed for certain, and the rows are as this one wrote them."""
-        last = self._of.get(content.saga.id)
-        if last is not None and last.content is content:
+        """The batch was committed for certain, and the rows are as this one wrote them. Of a saga to which nothing more
+        is written by itself, and of a large one, nothing need be remembered then.
+        """
+        saga = content.saga
+        last = self._of.get(saga.id)
+        if last is None or last.content is not content:
+            return
+        if saga.due_time is None or _payload_bytes(saga) > LARGEST_REMEMBERED_BYTES:
+            del self._of[saga.id]
+        else:
             last.is_stored = True
 
     def before(self, write: Write) -> Saga | None:
@@ -63,3 +74,8 @@ class LastWrites:
         """
         last = self._of.get(write.saga.id)
         return last is not None and last.batch == batch and (last.content is write or last.content == write)
+
+
+def _payload_bytes(saga: Saga) -> int:
+    calls = sum(len(intent.request) + len(intent.response or b"") for intent in saga.intents)
+    return len(saga.input) + calls

@@ -154,3 +154,44 @@ async def test_a_nudge_before_the_drivers_first_turn_comes_after_its_first_event
         released.set()
         assert (await stage.end("s")).saga.state is SagaState.COMMITTED
         assert stage.participants.sides("s") == ["a/action#1", "b/action#1"]
+
+
+class HesitatingLedger(MemoryLedger):
+    """Claims at once and answers when it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hesitates = False
+        self.has_claimed = asyncio.Event()
+        self.may_answer = asyncio.Event()
+
+    async def claim(
+        self, *, now: Instant, limit: int, held: frozenset[SagaId], room: Room = ROOMY
+    ) -> Sequence[StoredSaga]:
+        """See the port."""
+        found = await super().claim(now=now, limit=limit, held=held, room=room)
+        if self.hesitates and found:
+            self.has_claimed.set()
+            await self.may_answer.wait()
+        return found
+
+
+async def test_what_is_claimed_while_the_node_stops_is_left_to_the_next_one() -> None:
+    """L1: nobody waits for a driver that begins after the node has let go of all others; its calls would be cut off."""
+    released = asyncio.Event()
+
+    async def answer(request: CallRequest) -> Answer:
+        if request.saga_id == "first":
+            await released.wait()
+        return await succeed(request)
+
+    ledger = HesitatingLedger()
+    async with rig(ledger, answer=answer, max_running_sagas=1) as stage:
+        await stage.start("first")
+        await stage.start("s")  # waits in the ledger for room
+        ledger.hesitates = True
+        released.set()
+        await ledger.has_claimed.wait()
+        await stage.engine.stop(BOUND_S)
+        ledger.may_answer.set()
+    assert stage.participants.sides("s") == []
