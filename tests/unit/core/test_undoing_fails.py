@@ -165,23 +165,23 @@ def test_wiring_fault_behind_the_point_parks() -> None:
 @pytest.mark.parametrize(
     ("codes", "said", "settles"),
     [
-        ({"NOT_FOUND"}, "NOT_FOUND", True),
-        ({"NOT_FOUND"}, "ABORTED", False),
-        ({"NOT_FOUND"}, "NOT_FOUND executed=no", False),
-        ({"ABORTED", "DATA_LOSS"}, "ABORTED", True),
-        ({"ABORTED", "DATA_LOSS"}, "DATA_LOSS", True),
-        ({"ABORTED", "DATA_LOSS"}, "ABORTED executed=no", False),
-        ({"OUT_OF_RANGE"}, "NOT_FOUND", False),
-        (set[str](), "NOT_FOUND", False),
+        ("NOT_FOUND", "NOT_FOUND", True),
+        ("NOT_FOUND", "ABORTED", False),
+        ("NOT_FOUND", "NOT_FOUND executed=no", False),
+        ("ABORTED DATA_LOSS", "ABORTED", True),
+        ("ABORTED DATA_LOSS", "DATA_LOSS", True),
+        ("ABORTED DATA_LOSS", "ABORTED executed=no", False),
+        ("OUT_OF_RANGE", "NOT_FOUND", False),
+        ("", "NOT_FOUND", False),
     ],
     ids=str,
 )
-def test_codes_that_say_that_there_was_nothing(codes: set[str], said: str, *, settles: bool) -> None:
+def test_codes_that_say_that_there_was_nothing(codes: str, said: str, *, settles: bool) -> None:
     """S4: a step names the codes, also those that are no refusal of an action; one that came without being carried out
     says nothing.
     """
     saga = play(
-        saga_of(step("pay", needs_response=False, nothing_to_undo_codes=codes, budget=retry(total_s=2))),
+        saga_of(step("pay", needs_response=False, nothing_to_undo_codes=set(codes.split()), budget=retry(total_s=2))),
         """
         start
           call pay action #1
