@@ -17,47 +17,48 @@ if TYPE_CHECKING:
     from amends_coordinator.ports.ledger import NewSaga
 
 
+REMEMBERED_BYTES = 64 << 20
+"""Payloads of all remembered writes together: most are small, and few of the largest are worth the memory."""
+
+
 @dataclass(eq=False, slots=True)
 class _Last:
     content: NewSaga | Write
     batch: str
+    payload_bytes: int
     is_stored: bool = False
-
-
-LARGEST_REMEMBERED_BYTES = 4_096
-"""Payloads of a saga larger than this are not kept in memory only to spare the next write some columns."""
 
 
 class LastWrites:
     """Belongs to the writer's thread.
 
     Args:
-        limit: of so many sagas the last write is remembered, the newest ones.
+        limit: of so many sagas the last write is remembered, the newest ones; of fewer if their payloads are large.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._of: dict[SagaId, _Last] = {}
+        self._payload_bytes = 0
 
     def sent(self, content: NewSaga | Write, batch: str) -> None:
         """The guard let it through, so it is stored if the batch is committed."""
-        saga_id = content.saga.id
-        self._of.pop(saga_id, None)
-        self._of[saga_id] = _Last(content, batch)
-        if len(self._of) > self._limit:
-            del self._of[next(iter(self._of))]
+        saga = content.saga
+        self._forget(saga.id)
+        last = self._of[saga.id] = _Last(content, batch, _payload_bytes(saga))
+        self._payload_bytes += last.payload_bytes
+        while len(self._of) > self._limit or (self._payload_bytes > REMEMBERED_BYTES and len(self._of) > 1):
+            self._forget(next(iter(self._of)))
+
+    def _forget(self, saga_id: SagaId) -> None:
+        last = self._of.pop(saga_id, None)
+        if last is not None:
+            self._payload_bytes -= last.payload_bytes
 
     def stored(self, content: NewSaga | Write) -> None:
-        """The batch was committed for certain, and the rows are as this one wrote them. Of a saga to which nothing more
-        is written by itself, and of a large one, nothing need be remembered then.
-        """
-        saga = content.saga
-        last = self._of.get(saga.id)
-        if last is None or last.content is not content:
-            return
-        if saga.due_time is None or _payload_bytes(saga) > LARGEST_REMEMBERED_BYTES:
-            del self._of[saga.id]
-        else:
+        """The batch was committed for certain, and the rows are as this one wrote them."""
+        last = self._of.get(content.saga.id)
+        if last is not None and last.content is content:
             last.is_stored = True
 
     def before(self, write: Write) -> Saga | None:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from amends_coordinator.core.saga import Saga
-from amends_coordinator.ledger import rows, schema
+from amends_coordinator.ledger import last_writes, rows, schema
 from amends_coordinator.ledger.instants import instant_to_text
-from amends_coordinator.ledger.last_writes import LARGEST_REMEMBERED_BYTES, LastWrites
+from amends_coordinator.ledger.last_writes import LastWrites
 from amends_coordinator.ledger.row_by_row import UnlikeSeen
 from amends_coordinator.ports.ledger import LedgerUnavailableError
 from tests.conformance.ledger.sagas import NODE, advanced, after, full, new, saga, stored, write
@@ -44,22 +44,20 @@ def test_no_change_of_a_row_is_taken_for_none(name: str) -> None:
     assert rows.only_moves(before, before)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [replace(saga("order-1"), due_time=None), replace(saga("order-1"), input=b"x" * (LARGEST_REMEMBERED_BYTES + 1))],
-    ids=["ended", "large"],
-)
-def test_no_payload_stays_in_memory_for_nothing(value: Saga) -> None:
-    """A saga that has ended, or a large one, is remembered only until its commit is answered."""
+def test_payloads_take_a_bounded_part_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand sagas of 1 MiB are not kept for having been written; the newest write is recognised all the same."""
+    monkeypatch.setattr(last_writes, "REMEMBERED_BYTES", 10)
     last = LastWrites(10)
-    start, decision = new(value), write(value, 1)
-    last.sent(start, "batch-1")
-    last.stored(start)
-    assert last.before(decision) is None
-    last.sent(decision, "batch-2")
-    assert last.was_sent(write(value, 1), "batch-2"), "an answer that was lost is recognised all the same"
-    last.stored(decision)
-    assert not last.was_sent(write(value, 1), "batch-2")
+    first, second, large = (write(replace(saga(f"order-{n}"), input=b"x" * n, intents=()), 1) for n in (4, 6, 11))
+    for each in (first, second):
+        last.sent(each, "batch-1")
+    assert last.was_sent(first, "batch-1")
+    last.sent(second, "batch-2")  # the same saga is counted once
+    assert last.was_sent(first, "batch-1")
+    last.sent(large, "batch-3")
+    assert not last.was_sent(first, "batch-1")
+    assert not last.was_sent(second, "batch-2")
+    assert last.was_sent(large, "batch-3")
 
 
 def test_what_was_only_sent_says_nothing_about_the_row() -> None:
