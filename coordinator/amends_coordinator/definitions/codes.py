@@ -117,6 +117,12 @@ def fill_compensation_codes(
     codes.extend(found)
     _check_known(codes, f"{path}.nothing_to_undo_codes", faults)
     _check_barrier(codes, call, f"{path}.nothing_to_undo_codes", faults)
+    if annotations_pb2.STATUS_CODE_ABORTED in codes and call.guarantee == annotations_pb2.GUARANTEE_KEY:
+        faults.add(
+            f"{path}.nothing_to_undo_codes",
+            "ABORTED is what a participant that keeps keys answers while a copy of the call, or the action itself,"
+            " runs, so it doesn't say that there is nothing to undo; leave it out",
+        )
 
 
 def refuse_codes_of_lookup(call: pb.Call, path: str, faults: FaultList) -> None:
