@@ -164,7 +164,7 @@ async def test_whatever_happens(ledger_url: str, tmp_path: Path) -> None:
 
 
 def is_still(saga: saga_pb2.Saga) -> bool:
-    """Whether it is at rest and none of its calls goes on beside what waits for a person: the journal would be ahead."""
+    """Whether it is at rest, and no call goes on beside what waits for a person: the journal would be ahead of it."""
     return at_rest(saga) and all(intent.state != saga_pb2.Intent.STATE_PENDING for intent in saga.intents)
 
 
