@@ -8,7 +8,7 @@ from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple, NewType, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, NewType, TypeVar, cast
 
 from google.protobuf import descriptor_pool, message_factory
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message
 
+    from amends.participant.arrived_call import Call
     from amends.participant.guards import Guard, SyncGuard
 
 SagaId = NewType("SagaId", str)
@@ -98,14 +99,20 @@ class ServedCall(NamedTuple):
 class CallState:
     """What changes while a call is carried out; everything else about it is fixed when it arrives."""
 
-    __slots__ = ("abort_reason", "answered", "guard", "served", "stored_action")
+    # Of the class until somebody writes them: most calls never do, and every call of a step has such a state.
+    abort_reason: bytes | None = None
+    answered: bool = False
+    guard: Guard | SyncGuard | None = None
+    serving: tuple[str, Call] | None = None
+    stored_action: StoredAction | None = None
 
-    def __init__(self) -> None:
-        self.abort_reason: bytes | None = None
-        self.answered = False
-        self.guard: Guard | SyncGuard | None = None
-        self.served: ServedCall | None = None
-        self.stored_action: StoredAction | None = None
+    @property
+    def served(self) -> ServedCall | None:
+        """The call that is being carried out, and by whom; None where nobody does, as in a test of a handler."""
+        if self.serving is None:
+            return None
+        participant, call = self.serving
+        return ServedCall(participant, call.method.name, call.request.sent, threaded=call.method.plain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,26 +146,77 @@ def _no_deadline() -> float | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class StepContext:
     """One attempt of one call of a step, as the call's metadata tells of it: `from_metadata` reads it.
 
     Attributes:
-        attempt: counts from 1.
-        kind: of the step.
-        direction: whether this call is the step's action, its compensation or its lookup.
-        action_target: on a compensation whether this participant was called with the action, else None.
-        step_time: when the action's first attempt was announced, by the ledger's clock.
+        state: what changes while the call is carried out.
+        remaining: seconds until the call's deadline, as gRPC says it.
+        ledger_key: what this process knows the call by: 64 bits of ledger and key, with a secret of the process, so
+            that nobody meets another key with the same number by chance.
+        ledger_key_of_action: the same of the action that a compensation or a lookup is about; None on an action.
     """
 
-    _said: Mapping[str, str | bytes]
-    attempt: int
-    kind: StepKind
-    direction: Direction
-    action_target: ActionTarget | None
-    step_time: datetime | None
-    state: CallState
-    remaining: Callable[[], float | None]
+    # Read-only by properties, and no frozen dataclass, which takes longer to make: every call makes one.
+    __slots__ = (
+        "_attempt",
+        "_direction",
+        "_kind",
+        "_said",
+        "_step_time",
+        "_target",
+        "ledger_key",
+        "ledger_key_of_action",
+        "remaining",
+        "state",
+    )
+
+    def __init__(self, said: Mapping[str, str | bytes], remaining: Callable[[], float | None]) -> None:
+        """Reads at once what could be wrong, before anything runs; the rest when somebody asks for it.
+
+        Raises:
+            KeyError, ValueError: the metadata is incomplete or malformed.
+        """
+        for name in IN_EVERY_STEP:
+            if not isinstance(said[name], str):
+                raise KeyError(name)
+        texts = cast("Mapping[str, str]", said)
+        self._said, self.remaining, self.state = said, remaining, CallState()
+        self._attempt = int(texts[ATTEMPT])
+        if self._attempt < 1:
+            raise ValueError(f"{ATTEMPT} is {self._attempt}, it counts from 1")
+        self._kind, self._direction = _word(_KINDS, texts[KIND]), _word(_DIRECTIONS, texts[DIRECTION])
+        target, step_time = text_in(said, ACTION_TARGET), text_in(said, STEP_TIME)
+        self._target = _word(_TARGETS, target) if target else None
+        self._step_time = datetime.fromisoformat(step_time) if step_time else None
+        self.ledger_key = hash((texts[LEDGER], texts[KEY]))
+        action_key = text_in(said, ACTION_KEY)
+        self.ledger_key_of_action = hash((texts[LEDGER], action_key)) if action_key else None
+
+    @property
+    def attempt(self) -> int:
+        """Counts from 1."""
+        return self._attempt
+
+    @property
+    def kind(self) -> StepKind:
+        """Of the step."""
+        return self._kind
+
+    @property
+    def direction(self) -> Direction:
+        """Whether this call is the step's action, its compensation or its lookup."""
+        return self._direction
+
+    @property
+    def action_target(self) -> ActionTarget | None:
+        """On a compensation whether this participant was called with the action, else None."""
+        return self._target
+
+    @property
+    def step_time(self) -> datetime | None:
+        """When the action's first attempt was announced, by the ledger's clock."""
+        return self._step_time
 
     @property
     def saga_id(self) -> SagaId:
@@ -303,7 +361,7 @@ def step_of(said: Mapping[str, str | bytes], *, time_remaining: Callable[[], flo
     if SAGA_ID not in said or (KEY not in said and ATTEMPT not in said):
         return None
     try:
-        return _read(said, time_remaining)
+        return StepContext(said, time_remaining)
     except (KeyError, ValueError) as problem:
         raise NotInStep(
             f"this call's metadata is incomplete or malformed ({_told(problem)}): "
@@ -358,36 +416,15 @@ def leave(step: StepContext, token: Token[StepContext]) -> None:
     step.state.answered = True
 
 
-def _read(said: Mapping[str, str | bytes], time_remaining: Callable[[], float | None]) -> StepContext:
-    """What could be wrong is read at once, before anything runs; the rest when somebody asks for it."""
-    for name in IN_EVERY_STEP:
-        if not isinstance(said[name], str):
-            raise KeyError(name)
-    attempt = int(said[ATTEMPT])
-    if attempt < 1:
-        raise ValueError(f"{ATTEMPT} is {attempt}, it counts from 1")
-    target, step_time = text_in(said, ACTION_TARGET), text_in(said, STEP_TIME)
-    return StepContext(
-        said,
-        attempt,
-        _word(_KINDS, text_in(said, KIND)),
-        _word(_DIRECTIONS, text_in(said, DIRECTION)),
-        _word(_TARGETS, target) if target else None,
-        datetime.fromisoformat(step_time) if step_time else None,
-        CallState(),
-        time_remaining,
-    )
-
-
 def text_in(said: Mapping[str, str | bytes], name: str) -> str:
     """What the metadata says under a name; "" if it says nothing, or says it in bytes."""
-    text = said.get(name)
+    text = said.get(name, "")
     return text if isinstance(text, str) else ""
 
 
 def _word(words: Mapping[str, Word], text: str) -> Word:
     """The word that a text says, looked up: every call says three, and calling an `Enum` takes its time."""
-    word = words.get(text.lower())
+    word = words.get(text) or words.get(text.lower())
     if word is None:
         raise ValueError(f"{text!r} is none of {', '.join(words)}")
     return word

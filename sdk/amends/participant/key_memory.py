@@ -12,15 +12,13 @@ import asyncio
 import threading
 from collections import OrderedDict
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from amends.participant.context import StepContext
 
 REMEMBERED_KEYS = 10_000
-"""How many keys are remembered of calls that have ended; about 3 MB."""
-
-LedgerKey: TypeAlias = tuple[str, str]
+"""How many keys are remembered of calls that have ended; about 1.5 MB."""
 
 
 class KeyInUseError(Exception):
@@ -37,9 +35,9 @@ class KeyMemory:
     def __init__(self, limit: int = REMEMBERED_KEYS) -> None:
         self._limit = limit
         self._lock = threading.Lock()
-        self._running: dict[LedgerKey, int] = {}
-        self._waiting: dict[LedgerKey, list[Future[None]]] = {}
-        self._ended: OrderedDict[LedgerKey, int] = OrderedDict()
+        self._running: dict[int, int] = {}
+        self._waiting: dict[int, list[Future[None]]] = {}
+        self._ended: OrderedDict[int, int] = OrderedDict()
 
     def begin(self, step: StepContext, method: str, request: bytes) -> Future[None] | None:
         """Note that a call is carried out, until `end`; or, where another call is in its way, what is done when that
@@ -53,8 +51,8 @@ class KeyMemory:
         Raises:
             KeyInUseError: it must not be carried out; the text says why. Then there is nothing to `end`.
         """
-        key = (step.ledger, step.key)
-        # 64 bits with a secret of this process: nobody meets another request with the same number by chance.
+        key = step.ledger_key
+        # As the key: numbers are kept instead of texts, since ten thousand of these would be cold memory at every call.
         fingerprint = hash((method, request))
         with self._lock:
             known = self._running.get(key)
@@ -67,9 +65,8 @@ class KeyMemory:
                     "carried out: a key stands for one request; if that ledger was made anew, give sagas new ids or "
                     "restart this participant"
                 )
-            if in_the_way is None and step.action_key is not None:
-                of_the_action = (step.ledger, step.action_key)
-                in_the_way = of_the_action if of_the_action in self._running else None
+            if in_the_way is None and step.ledger_key_of_action in self._running:
+                in_the_way = step.ledger_key_of_action
             if in_the_way is None:
                 self._running[key] = fingerprint
                 return None
@@ -82,17 +79,17 @@ class KeyMemory:
 
         Which request owns the key of a call with a guard is written down; what came here first need not be the one.
         """
-        key = (step.ledger, step.key)
+        key = step.ledger_key
         with self._lock:
             fingerprint = self._running.pop(key)
             if step.state.guard is None:
                 self._remember(key, fingerprint)
-            ended = self._waiting.pop(key, ())
+            ended = self._waiting.pop(key, ()) if self._waiting else ()
         for waiting in ended:
             if waiting.set_running_or_notify_cancel():
                 waiting.set_result(None)
 
-    def _remember(self, key: LedgerKey, fingerprint: int) -> None:
+    def _remember(self, key: int, fingerprint: int) -> None:
         self._ended[key] = fingerprint
         self._ended.move_to_end(key)
         if len(self._ended) > self._limit:

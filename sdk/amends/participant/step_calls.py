@@ -36,7 +36,7 @@ import grpc
 
 from amends.participant import wire
 from amends.participant.arrived_call import Call, HandlerContext
-from amends.participant.context import ServedCall, StepContext, enter, leave, step_of
+from amends.participant.context import StepContext, enter, leave, step_of
 from amends.participant.guards import Answer, Guard, SyncGuard, Verdict, tell_about_to_commit
 from amends.participant.in_flight import CallsInFlight
 from amends.participant.key_memory import KeyInUseError, KeyMemory
@@ -74,7 +74,14 @@ class StepCalls:
             step = self._step(call)
             if step is None:
                 return await call.place.run(self._judge(call, None))
-            return await self._carry_out(call, step)
+            while (other := self._keys.begin(step, call.method.name, call.request.sent)) is not None:
+                await call.place.wait(other, step)
+            try:
+                traceparent = step.traceparent
+                course = self._judge(call, step) if traceparent is None else self._traced(call, step, traceparent)
+                return await call.place.run(course)
+            finally:
+                self._keys.end(step)
         except TryLater as later:
             return wire.not_now(later)
         except MalformedStepError as problem:
@@ -85,16 +92,6 @@ class StepCalls:
             return wire.key_in_use(str(problem))
         finally:
             self._in_flight.end()
-
-    async def _carry_out(self, call: Call, step: StepContext) -> Verdict:
-        while (other := self._keys.begin(step, call.method.name, call.request.sent)) is not None:
-            await call.place.wait(other, step)
-        try:
-            traceparent = step.traceparent
-            course = self._judge(call, step) if traceparent is None else self._traced(call, step, traceparent)
-            return await call.place.run(course)
-        finally:
-            self._keys.end(step)
 
     def _step(self, call: Call) -> StepContext | None:
         """The call's step, if it has one, and nothing keeps it from being carried out that can be seen at once."""
@@ -110,9 +107,7 @@ class StepCalls:
                 "the coordinator and this participant have different protos"
             )
         if step is not None:
-            step.state.served = ServedCall(
-                self.participant, call.method.name, call.request.sent, threaded=call.method.plain
-            )
+            step.state.serving = (self.participant, call)
         return step
 
     async def _traced(self, call: Call, step: StepContext, traceparent: str) -> Verdict:
