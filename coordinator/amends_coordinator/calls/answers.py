@@ -39,13 +39,13 @@ def ok_answer(
             status_code="OK",
             message=f"the response has {len(response)} bytes, the limit is {limit_bytes}",
         )
-    found = _by_key(trailers) if trailers else {}
-    outcome = classify("OK", found, parses=parses(response))
+    outcome = classify("OK", {}, parses=parses(response))
     if outcome is not Outcome.SUCCEEDED:
         return Answer(
             outcome=outcome, status_code="OK", message="the response's bytes don't parse as the method's response type"
         )
-    return Answer(outcome=outcome, status_code="OK", response=response, abort_reason=_abort_reason(found))
+    abort_reason = _abort_reason(_by_key(trailers)) if trailers else None
+    return Answer(outcome=outcome, status_code="OK", response=response, abort_reason=abort_reason)
 
 
 def error_answer(error: grpc.aio.AioRpcError, *, sent: Iterable[tuple[str, str]] = ()) -> Answer:

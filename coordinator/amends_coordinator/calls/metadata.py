@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING
 
 import grpc.aio
 
-from amends_coordinator.core.states import Direction, StepKind
 from amends_coordinator.definitions.keys import key_uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from amends_coordinator.core.ids import Instant
+    from amends_coordinator.core.ids import Instant, StepName
+    from amends_coordinator.core.states import Direction, StepKind
     from amends_coordinator.ports.participants import CallRequest
-
-
-LOWER_CASE: Mapping[str, str] = {word: word.value.lower() for word in (*StepKind, *Direction)}
 
 
 class Pairs(grpc.aio.Metadata):
@@ -47,11 +44,8 @@ def call_metadata(request: CallRequest, *, ledger_name: str, action_target: str 
     pairs: list[tuple[str, str]] = [
         ("idempotency-key", request.key),
         ("amends-key-uuid", key_uuid(ledger_name, request.key)),
-        ("amends-ledger", ledger_name),
         ("amends-saga-id", request.saga_id),
-        ("amends-step", request.step),
-        ("amends-kind", LOWER_CASE[request.kind]),
-        ("amends-direction", LOWER_CASE[request.direction]),
+        *_of_every_call(ledger_name, request.step, request.kind, request.direction),
         ("amends-attempt", str(request.attempt)),
         ("amends-step-time", rfc3339(request.step_time)),
     ]
@@ -65,6 +59,19 @@ def call_metadata(request: CallRequest, *, ledger_name: str, action_target: str 
     if request.tracestate:
         pairs.append(("tracestate", request.tracestate))
     return Pairs(pairs)
+
+
+@lru_cache(maxsize=4_096)
+def _of_every_call(
+    ledger_name: str, step: StepName, kind: StepKind, direction: Direction
+) -> tuple[tuple[str, str], ...]:
+    """What all calls of a step share in every saga."""
+    return (
+        ("amends-ledger", ledger_name),
+        ("amends-step", step),
+        ("amends-kind", kind.value.lower()),
+        ("amends-direction", direction.value.lower()),
+    )
 
 
 def rfc3339(instant: Instant) -> str:

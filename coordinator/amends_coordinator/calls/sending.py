@@ -63,7 +63,7 @@ async def send(
         # What went with the call may be a secret, and gRPC's errors repeat it.
         what = type(error).__name__ if secret else repr(error)
         return Answer(outcome=Outcome.UNKNOWN, message=clean_text(f"the call failed locally: {what}"))
-    return ok_answer(response, trailers or (), parses=request.parses, limit_bytes=limit_bytes)
+    return ok_answer(response, trailers, parses=request.parses, limit_bytes=limit_bytes)
 
 
 def _action_target(request: CallRequest) -> str | None:

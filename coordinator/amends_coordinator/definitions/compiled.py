@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError, EncodeError
@@ -46,8 +47,8 @@ class CompiledDefinition:
         self.input_type = definition.input_type
         self.output_type = definition.output_type or None
         self._types = dict(_call_types(definition, schema))
-        self._parsers: dict[tuple[StepName, Direction], Callable[[bytes], Message]] = {
-            key: message_class(messages.response).FromString for key, messages in self._types.items()
+        self._parsers: dict[tuple[StepName, Direction], Callable[[bytes], bool]] = {
+            key: partial(_parses, message_class(messages.response).FromString) for key, messages in self._types.items()
         }
         self._parse_input = message_class(schema.message(definition.input_type)).FromString
         surroundings = Surroundings(
@@ -129,13 +130,11 @@ class CompiledDefinition:
         """Full name of the response's message type. `KeyError`: the step has no such call."""
         return self._types[step, direction].response.full_name
 
-    def parses(self, step: StepName, direction: Direction, data: bytes) -> bool:
-        """Whether a participant's bytes are a response of the method that was called."""
-        try:
-            self._parsers[step, direction](data)
-        except DecodeError:
-            return False
-        return True
+    def parser(self, step: StepName, direction: Direction) -> Callable[[bytes], bool]:
+        """What tells whether a participant's bytes are a response of the method that a call is of. `KeyError`: the step
+        has no such call.
+        """
+        return self._parsers[step, direction]
 
 
 def compile_definition(
@@ -168,6 +167,14 @@ def parse_definition(stored: StoredDefinition) -> pb.SagaDefinition:
         return pb.SagaDefinition.FromString(stored.content)
     except DecodeError as error:
         raise DescriptorError(f"definition {stored.name} {stored.version} doesn't parse: {error}") from error
+
+
+def _parses(parse: Callable[[bytes], Message], data: bytes) -> bool:
+    try:
+        parse(data)
+    except DecodeError:
+        return False
+    return True
 
 
 def _all_steps(definition: pb.SagaDefinition) -> Iterator[pb.Step]:

@@ -7,7 +7,6 @@ timeout nor charged to its budget.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from amends_coordinator.core.effects import DIRECTION_OF, Call, CallAction, CallCompensation, CallLookup
@@ -20,6 +19,7 @@ from amends_coordinator.ports.participants import CallRequest
 
 if TYPE_CHECKING:
     from amends_coordinator.core.decision import Decision
+    from amends_coordinator.core.ids import StepName
     from amends_coordinator.core.saga import Intent, Saga
     from amends_coordinator.definitions.compiled import CompiledDefinition
 
@@ -28,31 +28,34 @@ def call_request(
     saga: Saga, effect: Call, definition: CompiledDefinition, *, now: Instant, trace_ratio: float | None = None
 ) -> CallRequest:
     """The request of one attempt; its intent is durable already (S1). `trace_ratio`: as of `EngineSettings`."""
-    direction = DIRECTION_OF[type(effect)]
-    step = saga.plan.by_name[effect.step]
-    intent = _intent(saga, effect, direction)
-    about_action = direction is not Direction.ACTION
-    action = (saga.intent(effect.step, Direction.ACTION) if about_action else None) or intent
-    # A letter to those whom a compensation concerns has none either: it may be written long after the saga's timeout.
-    bound = saga.deadline_time if not about_action and abort_applies(saga) else None
+    step, direction = effect.step, DIRECTION_OF[type(effect)]
+    intent = _intent(saga, step, direction)
+    action, action_key, bound = intent, None, None
+    if direction is not Direction.ACTION:
+        action = saga.intent(step, Direction.ACTION) or intent
+        action_key = idempotency_key(saga.id, step, Direction.ACTION)
+    elif abort_applies(saga):
+        # A letter to those whom a compensation concerns has none: it may be written long after the saga's timeout.
+        bound = saga.deadline_time
+    begin_time = intent.attempt_start_time
     return CallRequest(
         saga_id=saga.id,
-        step=effect.step,
+        step=step,
         direction=direction,
-        kind=step.kind,
+        kind=saga.plan.by_name[step].kind,
         method=intent.method,
         participant=intent.participant,
-        key=idempotency_key(saga.id, effect.step, direction),
+        key=idempotency_key(saga.id, step, direction),
         attempt=effect.attempt,
         request=intent.request,
-        timeout_us=effect.deadline_time - intent.attempt_start_time,
-        deadline_time=_deadline(effect, intent, now, bound),
+        timeout_us=effect.deadline_time - begin_time,
+        deadline_time=_deadline(effect.deadline_time, now - begin_time, bound),
         step_time=action.created_time,
-        action_key=idempotency_key(saga.id, effect.step, Direction.ACTION) if about_action else None,
+        action_key=action_key,
         action_participant=action.participant if direction is Direction.COMPENSATION else None,
-        traceparent=_traceparent(saga, effect, direction, trace_ratio),
+        traceparent=saga.traceparent if trace_ratio is None else _traceparent(saga, effect, direction, trace_ratio),
         tracestate=saga.tracestate,
-        parses=partial(definition.parses, effect.step, direction),
+        parses=definition.parser(step, direction),
         saga_deadline_time=bound,
     )
 
@@ -75,23 +78,22 @@ def _later(intent: Intent, waited_us: int) -> Intent:
     return replace(intent, attempts=(*before, replace(last, start_time=Instant(last.start_time + waited_us))))
 
 
-def _deadline(effect: Call, intent: Intent, now: Instant, bound: Instant | None) -> Instant:
+def _deadline(deadline: Instant, waited_us: int, bound: Instant | None) -> Instant:
     """What a slow ledger took is given back, or a short timeout would be over before anything was sent, again and
     again. The saga's own deadline does not move.
     """
-    deadline = Instant(effect.deadline_time + max(0, now - intent.attempt_start_time))
-    return deadline if bound is None else min(deadline, bound)
+    if waited_us > 0:  # else the clock was set back
+        deadline = Instant(deadline + waited_us)
+    return deadline if bound is None or deadline < bound else bound
 
 
-def _traceparent(saga: Saga, effect: Call, direction: Direction, ratio: float | None) -> str:
+def _traceparent(saga: Saga, effect: Call, direction: Direction, ratio: float) -> str:
     """What a participant's span hangs under: the attempt's span, which is emitted when the saga has ended."""
-    if ratio is None:
-        return saga.traceparent
     return attempt_traceparent(saga, effect.step, direction, effect.attempt, ratio=ratio)
 
 
-def _intent(saga: Saga, effect: Call, direction: Direction) -> Intent:
-    intent = saga.intent(effect.step, direction)
+def _intent(saga: Saga, step: StepName, direction: Direction) -> Intent:
+    intent = saga.intent(step, direction)
     if intent is None:
-        raise LookupError(f"saga {saga.id} calls {effect.step}/{direction}, which it never announced")
+        raise LookupError(f"saga {saga.id} calls {step}/{direction}, which it never announced")
     return intent

@@ -33,6 +33,7 @@ class KnownParticipants:
         self._instances: dict[str, dict[str, InstanceRow]] = {}
         self._served_by_instance: dict[tuple[str, str], tuple[str, ...]] = {}
         self._by_service: dict[str, tuple[InstanceRow, ...]] = {}
+        self._by_participant: dict[tuple[str, str], tuple[InstanceRow, ...]] = {}
         self._schemas: dict[str, FileDescriptorSet] = {}
         self._fingerprints: dict[str, Fingerprints] = {}
 
@@ -75,6 +76,10 @@ class KnownParticipants:
     def serving(self, service: str) -> Sequence[InstanceRow]:
         """All instances that serve a service, whether their lease holds or not, in a stable order."""
         return self._by_service.get(service, ())
+
+    def serving_as(self, name: str, service: str) -> Sequence[InstanceRow]:
+        """The instances of one participant that serve a service, as of `serving`."""
+        return self._by_participant.get((name, service), ())
 
     def lives(self, name: str, now: Instant) -> bool:
         """Whether a participant is static or has an instance whose lease holds."""
@@ -147,12 +152,15 @@ class KnownParticipants:
     def index(self) -> None:
         """Put the instances together by service."""
         by_service: dict[str, list[InstanceRow]] = {}
+        by_participant: dict[tuple[str, str], list[InstanceRow]] = {}
         for name in sorted(self._participants):
             said_last = self._participants[name].services
             for row in self.instances_of(name):
                 for service in self._served_by_instance.get((name, row.instance_id), said_last):
                     by_service.setdefault(service, []).append(row)
+                    by_participant.setdefault((name, service), []).append(row)
         self._by_service = {service: tuple(rows) for service, rows in by_service.items()}
+        self._by_participant = {place: tuple(rows) for place, rows in by_participant.items()}
 
 
 def _fingerprints(schema: FileDescriptorSet) -> Fingerprints:

@@ -191,8 +191,8 @@ class Registry:
     def instances(self, *, service: str, participant: str) -> Sequence[InstanceRow]:
         """See `ports.directory.Directory.instances`."""
         now = self._clock.now()
-        rows = self._known.serving(service)
-        return [row for row in rows if row.lease_end_time > now and participant in ("", row.participant)]
+        rows = self._known.serving_as(participant, service) if participant else self._known.serving(service)
+        return [row for row in rows if row.lease_end_time > now]
 
     def _checked(self, announcement: Announcement, now: Instant) -> ParticipantRow:
         """The participant's row as it will be, if nothing contradicts it."""

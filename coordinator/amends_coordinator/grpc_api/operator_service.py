@@ -180,7 +180,7 @@ class OperatorService:
             checks.fault(
                 "response", f"{found.method} answers a {wanted}, not a {quote(type_name(response))}; send that"
             )
-        elif not definition.parses(letter.step, Direction.ACTION, response.value):
+        elif not definition.parser(letter.step, Direction.ACTION)(response.value):
             checks.fault("response", f"the bytes don't parse as {wanted}; send a message of that type")
         checks.raise_if_any()
         return response.value

@@ -229,10 +229,10 @@ def test_stored_bytes_that_do_not_parse_are_no_fault_of_the_binding() -> None:
         of.bind(saga(of, b"\xff"), BOOK, Direction.ACTION)
     with pytest.raises(BindingError, match="step book was never called"):
         of.bind(saga(of, b""), BOOK, Direction.LOOKUP)
-    assert of.parses(BOOK, Direction.ACTION, lodging_pb2.BookResponse(guest="Ada").SerializeToString())
-    assert of.parses(BOOK, Direction.COMPENSATION, b"")
-    assert not of.parses(BOOK, Direction.LOOKUP, b"\x0a\x01\xff"), "broken UTF-8"
-    assert not of.parses(PAY, Direction.ACTION, b"\0")
+    assert of.parser(BOOK, Direction.ACTION)(lodging_pb2.BookResponse(guest="Ada").SerializeToString())
+    assert of.parser(BOOK, Direction.COMPENSATION)(b"")
+    assert not of.parser(BOOK, Direction.LOOKUP)(b"\x0a\x01\xff"), "broken UTF-8"
+    assert not of.parser(PAY, Direction.ACTION)(b"\0")
 
 
 def test_types_of_calls() -> None:

@@ -82,7 +82,7 @@ def test_no_value_of_an_answer_holds_up_a_commit() -> None:
     of = compile_definition(stored(resolve(written(BOUND, output))))
     assert of.output(saga(of, b"", intent("do", b"", b"\n\x02ok"))) == b"\n\x02ok"
     # proto2 doesn't look at text, so this is an answer that parses.
-    assert of.parses(StepName("do"), Direction.ACTION, b"\n\x01\xff")
+    assert of.parser(StepName("do"), Direction.ACTION)(b"\n\x01\xff")
     assert of.output(saga(of, b"", intent("do", b"", b"\n\x01\xff"))) == b""
     told = compile_definition(
         stored(
