@@ -24,7 +24,7 @@ from amends_coordinator.core.settle import (
     settle_compensation,
     settle_lookup,
 )
-from amends_coordinator.core.states import DeadLetterReason, Direction, IntentState, Outcome, SagaState
+from amends_coordinator.core.states import DeadLetterReason, Direction, Outcome, SagaState
 from amends_coordinator.core.transitions import IllegalTransitionError, IntentMove
 
 if TYPE_CHECKING:
@@ -94,7 +94,8 @@ def _end_attempt(draft: Draft, intent: Intent, answer: Answer) -> None:
         failure = settle_lookup(draft, step, draft.close_attempt(intent, answer), answer)
     else:
         settle_compensation(draft, step, draft.close_attempt(intent, answer), answer)
-    _roll_back_for(draft, failure)
+    if failure is not None:
+        _roll_back_for(draft, failure)
 
 
 def _roll_back_for(draft: Draft, failure: Failure | None) -> None:
@@ -155,7 +156,8 @@ def _is_late(draft: Draft) -> bool:
 
 
 def _timeout_reported(draft: Draft) -> bool:
-    return any(letter.reason is DeadLetterReason.TIMED_OUT for letter in draft.dead_letters)
+    letters = draft.dead_letters
+    return bool(letters) and any(letter.reason is DeadLetterReason.TIMED_OUT for letter in letters)
 
 
 def _report_failure(draft: Draft, event: DriverFailed) -> None:
@@ -167,7 +169,7 @@ def _report_failure(draft: Draft, event: DriverFailed) -> None:
 
 def _give_up_forgotten(draft: Draft) -> None:
     """What waited until the participant may have forgotten its key is not repeated any more."""
-    for found in draft.intents:
+    for found in draft.pending:
         if found.next_attempt_time is None or found.direction is Direction.LOOKUP:
             continue  # nothing of it waits
         intent = draft.intent(found.step, found.direction)
@@ -206,12 +208,17 @@ def _settle_orphans(draft: Draft, found: Saga) -> None:
 
 
 def _advance(draft: Draft) -> None:
-    _apply_abort(draft)
-    _apply_timeout(draft)
-    _give_up_forgotten(draft)
-    if draft.saga.state is SagaState.RUNNING:
+    if draft.saga.abort_requested:
+        _apply_abort(draft)
+    if draft.at.now >= draft.saga.deadline_time:
+        _apply_timeout(draft)
+    if draft.plan.keys_are_forgotten:
+        _give_up_forgotten(draft)
+    state = draft.saga.state
+    if state is SagaState.RUNNING:
         go_forward(draft)
-    elif draft.saga.state is SagaState.COMPENSATING:
+        return
+    if state is SagaState.COMPENSATING:
         go_backward(draft)
     if draft.saga.state is SagaState.COMPENSATED:
         go_on_compensated(draft)
@@ -227,17 +234,16 @@ def _with_wake_up(draft: Draft) -> Decision:
 def _due_time(draft: Draft) -> Instant | None:
     """When the saga has to be looked at next, by itself."""
     saga = draft.saga
-    if saga.state is SagaState.COMMITTED or saga.state is SagaState.COMPENSATION_FAILED:
+    state = saga.state
+    if state is SagaState.COMMITTED or state is SagaState.COMPENSATION_FAILED:
         return None
     times: list[Instant] = []
-    if saga.state is SagaState.RUNNING and not _timeout_reported(draft):
+    if state is SagaState.RUNNING and not _timeout_reported(draft):
         times.append(saga.deadline_time)
-    for intent in draft.intents:
-        if intent.state is not IntentState.PENDING:
-            continue
+    for intent in draft.pending:
         if intent.next_attempt_time is None:
             times.append(_overdue_time(draft, intent))
-            grace_time = grace_end(draft, intent)
+            grace_time = grace_end(draft, intent) if state is SagaState.COMPENSATING else None
             if grace_time is not None:
                 times.append(grace_time)
         elif not waits_for_calls(draft, intent):

@@ -20,7 +20,7 @@ from amends_coordinator.core.saga import (
 )
 from amends_coordinator.core.states import DeadLetterReason, Direction, IntentState, Resolution, SagaState
 from amends_coordinator.core.transitions import IntentMove, SagaMove, move_intent, move_saga
-from amends_coordinator.core.values import copied, fill, fill_field
+from amends_coordinator.core.values import copied, copier, fill, maker, writers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -28,6 +28,13 @@ if TYPE_CHECKING:
     from amends_coordinator.core.answer import Answer
     from amends_coordinator.core.events import Moment
 
+
+_attempt = maker(Attempt)
+_ended_attempt = copier(Attempt, "end_time", "status_code", "outcome")
+_decided = copier(Saga, "intents", "dead_letters", "due_time", "updated_time", "progress_time", "ended_time")
+_decision = maker(Decision)
+_records = maker(Records)
+_write = writers(Intent)
 
 TOLD_ONLY = frozenset({DeadLetterReason.ABORT_TOO_LATE, DeadLetterReason.TIMED_OUT})
 """Dead letters that only tell a person something: no call waits for them."""
@@ -80,7 +87,7 @@ class Draft:
         self._intents = {(intent.step, intent.direction): intent for intent in saga.intents}
         self._changed: dict[tuple[StepName, Direction], Intent] = {}
         self._announced: dict[tuple[StepName, Direction], None] = {}
-        self._letters = {letter.id: letter for letter in saga.dead_letters}
+        self._letters = {letter.id: letter for letter in saga.dead_letters} if saga.dead_letters else {}
         self._letters_changed: dict[DeadLetterId, None] = {}
         self._effects: list[Effect] = []
         self._got_on = False
@@ -89,6 +96,16 @@ class Draft:
     def intents(self) -> tuple[Intent, ...]:
         """All intents so far, in the order in which they were announced."""
         return tuple(self._intents.values())
+
+    @property
+    def actions(self) -> dict[StepName, Intent]:
+        """The intents of actions so far, by step."""
+        return {step: intent for (step, direction), intent in self._intents.items() if direction is Direction.ACTION}
+
+    @property
+    def pending(self) -> list[Intent]:
+        """The intents so far that are in flight or wait for their time."""
+        return [intent for intent in self._intents.values() if intent.state is IntentState.PENDING]
 
     @property
     def dead_letters(self) -> Collection[DeadLetter]:
@@ -101,14 +118,10 @@ class Draft:
 
     def put(self, intent: Intent, **changes: Unpack[IntentChanges]) -> Intent:
         """Add an intent's row, or change columns of it; answers the row as it is now."""
-        key = (intent.step, intent.direction)
-        if self._changed.get(key) is not intent:
-            # A row that is new here was made for this draft: nobody else has it.
-            intent = copied(intent) if key in self._intents else intent
-            self._changed[key] = self._intents[key] = intent
-            fill_field(intent, "updated_time", self.at.now)
-        fill(intent, changes)
-        return intent
+        row = self._own(intent)
+        for column, content in changes.items():
+            _write[column](row, content)
+        return row
 
     def move(self, intent: Intent, move: IntentMove, **changes: Unpack[IntentChanges]) -> Intent:
         """Move an intent as the table says, and change columns of it; it waits for nothing any more, and nobody has to
@@ -120,23 +133,38 @@ class Draft:
         self._got_on = True
         changes["state"] = move_intent(intent.state, move)
         changes["next_attempt_time"] = None
-        return self.put(intent, **changes)
+        row = self._own(intent)
+        for column, content in changes.items():
+            _write[column](row, content)
+        return row
+
+    def _own(self, intent: Intent) -> Intent:
+        """The row to fill in."""
+        key = (intent.step, intent.direction)
+        if self._changed.get(key) is not intent:
+            # A row that is new here was made for this draft: nobody else has it.
+            intent = copied(intent) if key in self._intents else intent
+            self._changed[key] = self._intents[key] = intent
+            _write["updated_time"](intent, self.at.now)
+        return intent
 
     def announce(self, intent: Intent, deadline_time: Instant) -> None:
         """Write down that the next attempt may now be made, and have it made once that is durable."""
         number = intent.attempt + 1
         self._got_on = self._got_on or number == 1
-        attempt = Attempt(number=number, node=self.at.node, start_time=self.at.now)
-        attempts, left_out = _with_attempt(intent, attempt)
-        self.put(intent, attempt=number, next_attempt_time=None, attempts=attempts, attempts_left_out=left_out)
+        attempts = (*intent.attempts, _attempt(number=number, node=self.at.node, start_time=self.at.now))
+        if len(attempts) <= FIRST_ATTEMPTS_KEPT + LAST_ATTEMPTS_KEPT:
+            self.put(intent, attempt=number, next_attempt_time=None, attempts=attempts)
+        else:
+            kept, left_out = _cut(attempts, intent.attempts_left_out)
+            self.put(intent, attempt=number, next_attempt_time=None, attempts=kept, attempts_left_out=left_out)
         self._announced[intent.step, intent.direction] = None
-        self.effect(CALL_OF[intent.direction](intent.step, number, deadline_time))
+        self._effects.append(CALL_OF[intent.direction](intent.step, number, deadline_time))
 
     def close_attempt(self, intent: Intent, answer: Answer) -> Intent:
         """Write down how the newest attempt ended."""
-        last = copied(intent.attempts[-1])
-        fill(last, {"end_time": self.at.now, "status_code": answer.status_code, "outcome": answer.outcome})
-        attempts = (*intent.attempts[:-1], last)
+        *before, last = intent.attempts
+        attempts = (*before, _ended_attempt(last, self.at.now, answer.status_code, answer.outcome))
         if answer.status_code == "OK" and answer.response is not None:
             return self.put(intent, attempts=attempts)
         return self.put(intent, attempts=attempts, last_error=answer.message, last_code=answer.status_code)
@@ -204,35 +232,32 @@ class Draft:
 
     def finished(self, due_time: Instant | None) -> Decision:
         """The decision, with the saga's next due time."""
-        before = self._before
-        rows_changed = self._changed or self._letters_changed or self.saga != before
+        before, saga, now = self._before, self.saga, self.at.now
+        rows_changed = self._changed or self._letters_changed or saga != before
         if not rows_changed and due_time == before.due_time:
             return Decision(before, Records(), tuple(self._effects), changed=False)
-        saga = copied(before) if self.saga is before else self.saga
-        fill_field(saga, "intents", self.intents)
-        fill_field(saga, "due_time", due_time)
-        fill_field(saga, "updated_time", self.at.now)
-        if self._letters_changed:
-            fill_field(saga, "dead_letters", tuple(self._letters.values()))
-        if self._got_on:
-            fill_field(saga, "progress_time", self.at.now)
-        if saga.ended_time is None and saga.state.ended:
-            fill_field(saga, "ended_time", self.at.now)
-        records = Records(
+        intents, letters_changed = self._intents, self._letters_changed
+        records = _records(
             intents=tuple(self._changed.values()),
-            dead_letters=tuple([self._letters[key] for key in self._letters_changed]),
-            announced=tuple([self._intents[key] for key in self._announced]),
+            dead_letters=tuple([self._letters[key] for key in letters_changed]) if letters_changed else (),
+            announced=tuple([intents[key] for key in self._announced]) if self._announced else (),
         )
-        return Decision(saga, records, tuple(self._effects), changed=True)
+        decided = _decided(
+            saga,
+            tuple(intents.values()),
+            tuple(self._letters.values()) if letters_changed else saga.dead_letters,
+            due_time,
+            now,
+            now if self._got_on else saga.progress_time,
+            now if saga.ended_time is None and saga.state.ended else saga.ended_time,
+        )
+        return _decision(decided, records, tuple(self._effects), changed=True)
 
 
-def _with_attempt(intent: Intent, attempt: Attempt) -> tuple[tuple[Attempt, ...], Mapping[str, int]]:
-    """The attempts with one more: the first and the last ones are kept whole, the rest as counts by status code."""
-    attempts = (*intent.attempts, attempt)
-    if len(attempts) <= FIRST_ATTEMPTS_KEPT + LAST_ATTEMPTS_KEPT:
-        return attempts, intent.attempts_left_out
+def _cut(attempts: tuple[Attempt, ...], left_out: Mapping[str, int]) -> tuple[tuple[Attempt, ...], Mapping[str, int]]:
+    """Attempts that are one too many: the first and the last ones are kept whole, the rest as counts by status code."""
     oldest = attempts[FIRST_ATTEMPTS_KEPT]
-    counts = Counter(intent.attempts_left_out)
+    counts = Counter(left_out)
     counts[oldest.status_code or "NO_ANSWER"] += 1
     kept = (*attempts[:FIRST_ATTEMPTS_KEPT], *attempts[FIRST_ATTEMPTS_KEPT + 1 :])
     return kept, MappingProxyType(dict(counts))

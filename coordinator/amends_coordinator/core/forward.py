@@ -15,7 +15,6 @@ from amends_coordinator.core.transitions import SagaMove
 
 if TYPE_CHECKING:
     from amends_coordinator.core.draft import Draft
-    from amends_coordinator.core.ids import StepName
     from amends_coordinator.core.plan import Plan, StepPlan
     from amends_coordinator.core.saga import Intent
 
@@ -37,12 +36,8 @@ def go_on_compensated(draft: Draft) -> None:
 
 def repeat_due_attempts(draft: Draft) -> None:
     """Announce the next attempt of every call whose time has come."""
-    for intent in draft.intents:
-        if (
-            intent.next_attempt_time is None
-            or intent.next_attempt_time > draft.at.now
-            or waits_for_calls(draft, intent)
-        ):
+    for intent in draft.pending:
+        if not _is_due(intent, draft) or waits_for_calls(draft, intent):
             continue
         step = draft.plan.by_name[intent.step]
         if guards.may_double(step, intent):
@@ -87,18 +82,15 @@ def is_done(plan: Plan, action: Intent) -> bool:
 
 def _begin_what_can(draft: Draft, steps: tuple[StepPlan, ...]) -> bool:
     """Announce each step whose predecessors are done; answers whether all are done."""
-    done: set[StepName] = set()
-    unannounced: list[StepPlan] = []
+    actions = draft.actions
+    done = {name for name, action in actions.items() if is_done(draft.plan, action)}
+    is_all_done = True
     for step in steps:
-        action = draft.intent(step.name, Direction.ACTION)
-        if action is None:
-            unannounced.append(step)
-        elif is_done(draft.plan, action):
-            done.add(step.name)
-    for step in unannounced:
-        if done.issuperset(step.after):
-            _begin(draft, step)
-    return len(done) == len(steps)
+        if step.name not in done:
+            is_all_done = False
+            if step.name not in actions and done.issuperset(step.after):
+                _begin(draft, step)
+    return is_all_done
 
 
 def _begin(draft: Draft, step: StepPlan) -> None:

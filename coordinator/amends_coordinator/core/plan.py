@@ -114,6 +114,12 @@ class Plan:
         return {step.name: step for step in (*self.steps, *self.on_compensated)}
 
     @cached_property
+    def keys_are_forgotten(self) -> bool:
+        """Whether any of the participants remembers keys for some time only."""
+        calls = [call for step in self.by_name.values() for call in (step.action, step.compensation, step.lookup)]
+        return any(call is not None and call.idempotency_window_us > 0 for call in calls)
+
+    @cached_property
     def first_steps(self) -> tuple[StepPlan, ...]:
         """The steps that a saga begins with: they come after no other."""
         return tuple(step for step in self.steps if not step.after)

@@ -14,11 +14,14 @@ from amends_coordinator.core.ids import Instant
 from amends_coordinator.core.saga import Failure, Intent
 from amends_coordinator.core.states import DeadLetterReason, Direction, IntentState, OnUnknown, Outcome, StepKind
 from amends_coordinator.core.transitions import IntentMove
+from amends_coordinator.core.values import maker
 
 if TYPE_CHECKING:
     from amends_coordinator.core.answer import Answer
     from amends_coordinator.core.draft import Draft
     from amends_coordinator.core.plan import StepPlan
+
+_intent = maker(Intent)
 
 
 def settle_action(draft: Draft, step: StepPlan, intent: Intent, answer: Answer) -> Failure | None:
@@ -127,7 +130,7 @@ def new_intent(draft: Draft, step: StepPlan, direction: Direction) -> Intent:
     """The row of a call that hasn't been announced before."""
     now = draft.at.now
     method = step.call(direction).method
-    return Intent(step=step.name, direction=direction, method=method, created_time=now, updated_time=now)
+    return _intent(step=step.name, direction=direction, method=method, created_time=now, updated_time=now)
 
 
 def repeat_later(draft: Draft, intent: Intent, delay_us: int) -> None:

@@ -18,9 +18,7 @@ from amends_coordinator.engine.choosing import choose_participants
 
 if TYPE_CHECKING:
     from amends_coordinator.core.decision import Decision
-    from amends_coordinator.core.ids import StepName
-    from amends_coordinator.core.saga import Intent, Saga
-    from amends_coordinator.core.states import Direction
+    from amends_coordinator.core.saga import Saga
     from amends_coordinator.definitions.compiled import CompiledDefinition
     from amends_coordinator.ports.directory import Directory
 
@@ -38,34 +36,30 @@ def decide_and_bind(
         payload_limit_bytes: a request larger than this counts as one that can't be built.
     """
     decision = decide(saga, event)
-    seen: set[tuple[StepName, Direction]] = set()
-    while (intent := _next_new_intent(decision, seen)) is not None:
-        seen.add(intent.key)
-        decision = _bind(decision, intent, event.at, definition, payload_limit_bytes)
-    choose_participants(decision, definition, directory)
+    if decision.records.announced:
+        decision = _bind(decision, event.at, definition, payload_limit_bytes)
+        choose_participants(decision, definition, directory)
     if decision.changed and decision.saga.state is SagaState.COMMITTED:
         decision.fill_output(definition.output(decision.saga))
     return decision
 
 
-def _next_new_intent(decision: Decision, seen: set[tuple[StepName, Direction]]) -> Intent | None:
-    """The next intent that is announced for the first time; a repeated attempt sends the bytes of the first one."""
+def _bind(decision: Decision, at: Moment, definition: CompiledDefinition, payload_limit_bytes: int) -> Decision:
+    """Build the requests of what is announced for the first time; a repeated attempt sends the bytes of the first one.
+
+    Where one can't be built, what follows from that may announce others: all are built anew then.
+    """
     for intent in decision.records.announced:
-        if intent.attempt == 1 and intent.key not in seen:
-            return intent
-    return None
-
-
-def _bind(
-    decision: Decision, intent: Intent, at: Moment, definition: CompiledDefinition, payload_limit_bytes: int
-) -> Decision:
-    try:
-        request = definition.bind(decision.saga, intent.step, intent.direction)
-        if len(request) > payload_limit_bytes:
-            raise BindingError(f"it has {len(request)} bytes, the limit is {payload_limit_bytes}")
-    except BindingError as error:
-        beside = tuple(other.key for other in decision.records.announced if other is not intent)
-        failed = BindingFailed(at, intent.step, intent.direction, clean_text(str(error)), beside)
-        return decision.followed_by(decide(decision.saga, failed))
-    decision.fill_request(intent, request)
+        if intent.attempt > 1:
+            continue
+        try:
+            request = definition.bind(decision.saga, intent.step, intent.direction)
+            if len(request) > payload_limit_bytes:
+                raise BindingError(f"it has {len(request)} bytes, the limit is {payload_limit_bytes}")
+        except BindingError as error:
+            beside = tuple(other.key for other in decision.records.announced if other is not intent)
+            failed = BindingFailed(at, intent.step, intent.direction, clean_text(str(error)), beside)
+            both = decision.followed_by(decide(decision.saga, failed))
+            return _bind(both, at, definition, payload_limit_bytes)
+        decision.fill_request(intent, request)
     return decision
