@@ -33,6 +33,10 @@ class KnownDefinitions:
         self._versions: OrderedDict[tuple[str, str], StoredDefinition] = OrderedDict()
         self._defaults: OrderedDict[str, StoredDefinition] = OrderedDict()
 
+    def known(self, name: str, version: str) -> StoredDefinition | None:
+        """A definition as of `get`, if it is known here: then it has a name and a version as they have to be."""
+        return self._versions.get((name, version)) if version else self._defaults.get(name)
+
     async def get(self, name: str, version: str) -> StoredDefinition:
         """A definition; without a version the default one, which is the newest created.
 
@@ -41,7 +45,7 @@ class KnownDefinitions:
             UnreadableDefinitionError: it is damaged.
             LedgerUnavailableError: it isn't known here, and the ledger can't be asked.
         """
-        known = self._versions.get((name, version)) if version else self._defaults.get(name)
+        known = self.known(name, version)
         if known is not None:
             return known
         stored = await self._ledger.get_definition(name, DefinitionVersion(version) if version else None)

@@ -102,6 +102,7 @@ class _Stream:
         self._unread_bytes = 0
         self._news = asyncio.Event()
         self._room = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
 
     async def run(self) -> None:
         """Say which frames these are, then read and write them until the stream ends.
@@ -164,14 +165,14 @@ class _Stream:
             raise InvalidRequestError((Fault("starts", fault),))
         # Copied out of the frame, which would be held in memory as a whole for as long as one of its parts is.
         work = self._carry_out(start_id, message.request, message.timeout_ms / 1_000, _trace(message))
-        self._under_way[start_id] = asyncio.create_task(work, name="carry out start")
+        self._under_way[start_id] = self._loop.create_task(work, name="carry out start")
 
     async def _carry_out(self, start_id: int, data: bytes, timeout_s: float, trace: TraceContext) -> None:
         """One start from its bytes to its answer. Cancelled once nobody waits for it: then there is no answer, and a
         saga that is being begun is begun all the same.
         """
         task = self._under_way[start_id]
-        timer = asyncio.get_running_loop().call_later(timeout_s, task.cancel)
+        timer = self._loop.call_later(timeout_s, task.cancel)
         try:
             self._edge.gate.enter()
             try:

@@ -16,6 +16,8 @@ from amends_coordinator.ports.driving import StartRequest
 from amends_coordinator.ports.ledger import LedgerUnavailableError, Started
 
 if TYPE_CHECKING:
+    from google.protobuf.any_pb2 import Any as AnyMessage
+
     from amends_coordinator.definitions.compiled import CompiledDefinition
     from amends_coordinator.grpc_api.known_definitions import KnownDefinitions
     from amends_coordinator.grpc_api.trace_context import TraceContext
@@ -50,11 +52,14 @@ class Starting:
         return await self._answer(await self._begin(request, trace))
 
     async def _begin(self, request: pb.StartSagaRequest, trace: TraceContext) -> Begun:
-        wait_s = self._check(request)
-        definition = await self._definitions.get(request.definition_name, request.definition_version)
+        name, version, payload = request.definition_name, request.definition_version, request.input
+        definition = self._definitions.known(name, version)
+        wait_s = self._check(request, payload, is_known=definition is not None)
+        if definition is None:
+            definition = await self._definitions.get(name, version)
         compiled = self._definitions.compiled(definition)
         try:
-            canonical = compiled.canonical_input(type_name(request.input), request.input.value)
+            canonical = compiled.canonical_input(type_name(payload), payload.value)
             compiled.chosen_participants(canonical)
         except PayloadError:
             # It may be the repeated start of a saga whose definition took another input at its time.
@@ -89,15 +94,22 @@ class Starting:
         write_with_dead_letters(response.saga, stored, begun.definition)
         return response
 
-    def _check(self, request: pb.StartSagaRequest) -> float | None:
-        """Check a start; how long its answer may wait for the end, in seconds (None: not at all)."""
+    def _check(self, request: pb.StartSagaRequest, payload: AnyMessage, *, is_known: bool) -> float | None:
+        """Check a start; how long its answer may wait for the end, in seconds (None: not at all).
+
+        Args:
+            request: the start.
+            payload: its input.
+            is_known: whether there is a definition of its name and version, which is all that they can be asked.
+        """
         checks = Checks()
-        if request.saga_id:
-            checks.saga_id("saga_id", request.saga_id)
-        checks.text("definition_name", request.definition_name, NAME, example="order")
-        if request.definition_version:
-            checks.text("definition_version", request.definition_version, VERSION, example="0123456789abcdef")
-        checks.payload("input", request.input, limit_bytes=self._payload_limit_bytes)
+        if saga_id := request.saga_id:
+            checks.saga_id("saga_id", saga_id)
+        if not is_known:
+            checks.text("definition_name", request.definition_name, NAME, example="order")
+            if request.definition_version:
+                checks.text("definition_version", request.definition_version, VERSION, example="0123456789abcdef")
+        checks.payload("input", payload, limit_bytes=self._payload_limit_bytes)
         checks.labels("labels", request.labels)
         wait_s = checks.wait_seconds("wait_timeout", request.wait_timeout) if request.HasField("wait_timeout") else None
         checks.raise_if_any()

@@ -150,8 +150,9 @@ class Checks:
         """A waiting time in seconds, from 0 to 60; None means 60."""
         if timeout is None:
             return WAIT_DEFAULT_S
-        seconds = timeout.seconds + timeout.nanos / NANOS_PER_SECOND
-        if abs(timeout.nanos) >= NANOS_PER_SECOND or timeout.seconds * timeout.nanos < 0:
+        whole, nanos = timeout.seconds, timeout.nanos
+        seconds = whole + nanos / NANOS_PER_SECOND
+        if abs(nanos) >= NANOS_PER_SECOND or whole * nanos < 0:
             self.fault(path, "is no duration: nanos are below a second and have the sign of the seconds")
         elif not 0 <= seconds <= WAIT_DEFAULT_S:
             self.fault(path, f"is {seconds:g} s; it is from 0 to {WAIT_DEFAULT_S:g} s: ask again to wait for longer")
