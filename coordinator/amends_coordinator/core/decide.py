@@ -26,6 +26,7 @@ from amends_coordinator.core.settle import (
 )
 from amends_coordinator.core.states import DeadLetterReason, Direction, Outcome, SagaState
 from amends_coordinator.core.transitions import IllegalTransitionError, IntentMove
+from amends_coordinator.core.values import maker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from amends_coordinator.core.decision import Decision
     from amends_coordinator.core.ids import StepName
     from amends_coordinator.core.saga import Intent, Saga
+
+_wake_at = maker(WakeAt)
 
 OVERDUE_US = 5_000_000
 """A saga whose call is in flight is looked at again this long after the call's deadline, should its driver be gone."""
@@ -227,7 +230,7 @@ def _advance(draft: Draft) -> None:
 def _with_wake_up(draft: Draft) -> Decision:
     due_time = _due_time(draft)
     if due_time is not None:
-        draft.effect(WakeAt(due_time))
+        draft.effect(_wake_at(due_time))
     return draft.finished(due_time)
 
 

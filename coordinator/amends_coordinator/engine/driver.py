@@ -28,6 +28,7 @@ from amends_coordinator.core.guards import ROLLING_BACK
 from amends_coordinator.core.ids import Instant
 from amends_coordinator.core.saga import idempotency_key
 from amends_coordinator.core.states import Direction, Outcome
+from amends_coordinator.core.values import maker
 from amends_coordinator.engine.binding import decide_and_bind
 from amends_coordinator.engine.calling import begun_later, call_request
 from amends_coordinator.engine.standing import place_of, places_of
@@ -50,6 +51,11 @@ if TYPE_CHECKING:
     from amends_coordinator.ports.ledger import Ledger
     from amends_coordinator.ports.participants import CallRequest, Participants
     from amends_coordinator.ports.telemetry import Telemetry
+
+_moment = maker(Moment)
+_attempt_ended = maker(AttemptEnded)
+_stored = maker(StoredSaga)
+_new_write = maker(Write)
 
 LEDGER_PAUSE_S = 0.5
 """Pause before a write is sent again to a ledger that can't be reached. The saga holds still meanwhile."""
@@ -81,16 +87,17 @@ class Surroundings:
 
     def moment(self) -> Moment:
         """Now, at this node, with a fresh random fraction."""
-        return Moment(self.clock.now(), self.node, self.clock.fraction(), self.settings.abort_grace_us)
+        return _moment(self.clock.now(), self.node, self.clock.fraction(), self.settings.abort_grace_us)
 
 
 class CallUnderWay:
     """A call that a task makes. It can be cut short without ending the task, which may have more to do."""
 
-    __slots__ = ("_is_cut", "effect", "task")
+    __slots__ = ("_is_cut", "effect", "key", "task")
 
     def __init__(self, effect: Call, task: asyncio.Task[None] | None = None) -> None:
         self.effect = effect
+        self.key = _key(effect)
         self.task = task
         self._is_cut = False
 
@@ -157,7 +164,7 @@ class Driver:
     @property
     def stored(self) -> StoredSaga:
         """The saga as it was made durable last."""
-        return StoredSaga(saga=self._saga, version=self._version, owner=self._around.node)
+        return _stored(saga=self._saga, version=self._version, owner=self._around.node)
 
     async def run(self, first: Event | None, effects: tuple[Effect, ...] = ()) -> None:
         """Drive the saga until it ends or only waits; `stored` says how it stands then.
@@ -215,7 +222,8 @@ class Driver:
         self._deciding = True
         try:
             while self._events:
-                self._begin_calls()
+                if self._to_call:
+                    self._begin_calls()
                 await self._decide(self._events.popleft())
         finally:
             self._deciding = False
@@ -247,12 +255,12 @@ class Driver:
             await self._look_again()
             event = Woken(self._around.moment())
         decision, before = await self._write(event)
-        for intent in decision.records.intents:
-            self._around.telemetry.intent_moved(decision.saga, intent)
-        tell(self._around.telemetry, decision, before=before)
-        if isinstance(event, AttemptEnded) and decision.changed:
-            self._tell_end(event)
         if decision.changed:
+            for intent in decision.records.intents:
+                self._around.telemetry.intent_moved(decision.saga, intent)
+            tell(self._around.telemetry, decision, before=before)
+            if isinstance(event, AttemptEnded):
+                self._tell_end(event)
             self._wake_time = None
             self._written(self._saga.id)
         for effect in decision.effects:
@@ -291,12 +299,12 @@ class Driver:
 
     async def _append(self, decision: Decision) -> int:
         """Write until the ledger answers: an answer in hand is never thrown away because the database is down."""
-        names = places_of(decision.saga)
-        write = Write(
+        records, names = decision.records, places_of(decision.saga)
+        write = _new_write(
             saga=decision.saga,
             seen_version=self._version,
-            intents=decision.records.intents,
-            dead_letters=decision.records.dead_letters,
+            intents=records.intents,
+            dead_letters=records.dead_letters,
             waits_for=self._standing.waits_for(names),
         )
         while True:
@@ -344,20 +352,23 @@ class Driver:
         if event.answer.outcome is Outcome.NOT_SENT:
             self._around.telemetry.call_not_sent(self._saga, event.step, event.direction, event.answer)
         intent = self._saga.intent(event.step, event.direction)
-        for attempt in reversed(intent.attempts if intent is not None else ()):
-            if intent is not None and attempt.number == event.attempt:
+        if intent is None:
+            return
+        for attempt in reversed(intent.attempts):
+            if attempt.number == event.attempt:
                 self._around.telemetry.attempt_ended(self._saga, intent, attempt, event.at.now)
+                return
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
+            case WakeAt():
+                self._wake_time = effect.time
             case CallAction() | CallCompensation() | CallLookup():
                 self._to_call.append(effect)
             case CancelCall():
                 call = self._calls.pop((effect.step, effect.direction), None)
                 if call is not None:
                     call.cut()
-            case WakeAt():
-                self._wake_time = effect.time
             case Finish():
                 self._settled(self.stored)
             case IgnoreLateAnswer():
@@ -369,15 +380,16 @@ class Driver:
         """Make the calls that decisions want, each in a task of its own."""
         while self._to_call:
             effect = self._to_call.popleft()
-            call = self._calls[_key(effect)] = CallUnderWay(effect)
+            call = CallUnderWay(effect)
+            self._calls[call.key] = call
             call.task = self._spawn(self._call_on(call), f"saga {self._saga.id} calls {effect.step}")
 
     def _take_call(self, task: asyncio.Task[None] | None) -> CallUnderWay | None:
         """One of the calls that the last decision wants, to be made by this task, which runs now."""
         if not self._to_call:
             return None
-        effect = self._to_call.popleft()
-        call = self._calls[_key(effect)] = CallUnderWay(effect, task)
+        call = CallUnderWay(self._to_call.popleft(), task)
+        self._calls[call.key] = call
         return call
 
     async def _call_on(self, call: CallUnderWay | None) -> None:
@@ -387,7 +399,8 @@ class Driver:
             await self._call(call)
             await self._decide_all()
             call = self._take_call(call.task)
-            self._begin_calls()
+            if self._to_call:
+                self._begin_calls()
 
     async def _call(self, call: CallUnderWay) -> None:
         """Make one attempt and leave its end as an event, unless it is cut short."""
@@ -410,9 +423,8 @@ class Driver:
         except Exception as error:  # noqa: BLE001 - the port promises never to raise; if it does, nothing is known.
             self._around.telemetry.driver_failed(self._saga.id, error)
             answer = Answer(outcome=Outcome.UNKNOWN, message="the coordinator failed while it was calling")
-        step, direction = _key(effect)
-        self._calls.pop((step, direction), None)
-        self._events.append(AttemptEnded(self._around.moment(), step, direction, effect.attempt, answer))
+        self._calls.pop(call.key, None)
+        self._events.append(_attempt_ended(self._around.moment(), *call.key, effect.attempt, answer))
 
     async def _send(self, request: CallRequest) -> Answer:
         """Call a participant, unless it has its share of the memory already."""

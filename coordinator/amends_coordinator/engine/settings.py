@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +33,8 @@ class EngineSettings:
     idle_unload_s: float = 5.0
     retention_s: float = 30 * 86_400.0
     trace_ratio: float | None = None
+    abort_grace_us: int = field(init=False)
+    """`abort_grace_s` in microseconds: every event carries it."""
 
-    @property
-    def abort_grace_us(self) -> int:
-        """`abort_grace_s` in microseconds."""
-        return int(self.abort_grace_s * 1e6)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "abort_grace_us", int(self.abort_grace_s * 1e6))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from amends_coordinator.core.events import Started
 from amends_coordinator.core.ids import Instant
 from amends_coordinator.core.saga import Saga
+from amends_coordinator.core.values import maker
 from amends_coordinator.engine.binding import decide_and_bind
 from amends_coordinator.engine.hashing import RECIPE, input_hash
 from amends_coordinator.engine.standing import Standing, participants_of
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     Heard: TypeAlias = asyncio.Future[ledgers.Started]
     Driving: TypeAlias = Coroutine[object, object, None]
     Begun: TypeAlias = tuple[ledgers.Started, Decision | None, Driving | None]
+
+_saga = maker(Saga)
+_new_saga = maker(NewSaga)
 
 
 class Starting:
@@ -149,7 +153,7 @@ class Starting:
 
     def _new_saga(self, request: StartRequest, plan: Plan) -> Saga:
         now = self._around.clock.now()
-        return Saga(
+        return _saga(
             id=request.saga_id or self._ids.saga_id(),
             plan=plan,
             input=request.input,
@@ -171,7 +175,7 @@ class Starting:
         owner: NodeId | None,
         waits_for: str,
     ) -> ledgers.Started:
-        new = NewSaga(
+        new = _new_saga(
             saga=saga,
             start_token=self._ids.token(),
             owner=owner,
