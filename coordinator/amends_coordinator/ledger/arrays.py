@@ -8,14 +8,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ARRAY, BigInteger, Boolean, DateTime, Integer, LargeBinary, Text, any_, bindparam, func, update
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Boolean,
+    DateTime,
+    Integer,
+    LargeBinary,
+    Text,
+    any_,
+    bindparam,
+    func,
+    text,
+    update,
+)
 from sqlalchemy import select as select_from
 from sqlalchemy.dialects.postgresql import insert
 
+from amends_coordinator.ledger.dialect import NONE
 from amends_coordinator.ledger.instants import InstantType
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from sqlalchemy import Column, ColumnElement, Connection, Select, Table, TableValuedAlias
     from sqlalchemy.engine import Dialect
@@ -24,7 +38,6 @@ if TYPE_CHECKING:
 
     from amends_coordinator.ledger.rows import Row, Seen, Unlike
 
-_ROW_ID = "row_id"
 _IDS = "ids"
 
 
@@ -41,20 +54,29 @@ class Arrays:
         return self._statement(rows.on_conflict_do_nothing(), columns)
 
     def insert_or_update(
-        self, table: Table, columns: Sequence[str], *, key: Sequence[str], changed: Sequence[str]
+        self,
+        table: Table,
+        columns: Sequence[str],
+        *,
+        key: Sequence[str],
+        changed: Sequence[str],
+        constants: Mapping[str, str] = NONE,
     ) -> ColumnStatement:
         """See the protocol."""
         given = _given(table, columns)
-        rows = insert(table).from_select(list(columns), select_from(*[given.c[name] for name in columns]))
-        values = {name: rows.excluded[name] for name in changed}
-        return self._statement(rows.on_conflict_do_update(index_elements=list(key), set_=values), columns)
+        values = [*[given.c[name] for name in columns], *map(text, constants.values())]
+        rows = insert(table).from_select([*columns, *constants], select_from(*values))
+        excluded = {name: rows.excluded[name] for name in changed}
+        return self._statement(rows.on_conflict_do_update(index_elements=list(key), set_=excluded), columns)
 
-    def update_by_id(self, table: Table, changed: Sequence[str]) -> ColumnStatement:
+    def update(self, table: Table, changed: Sequence[str], *, key: Sequence[str]) -> ColumnStatement:
         """See the protocol."""
-        given = _given(table, changed, _ROW_ID)
+        given = _given(table, (*changed, *key))
         values = {name: given.c[name] for name in changed}
-        statement = update(table).where(table.c.id == given.c[_ROW_ID]).values(values)
-        return self._statement(statement, (*changed, _ROW_ID))
+        statement = update(table).values(values)
+        for name in key:
+            statement = statement.where(table.c[name] == given.c[name])
+        return self._statement(statement, (*changed, *key))
 
     def select_by_id(self, question: Select[*tuple[Any, ...]], id_column: Column[Any]) -> IdsStatement:
         """See the protocol."""
@@ -119,11 +141,10 @@ def _is_any(id_column: Column[Any]) -> ColumnElement[bool]:
     return id_column == any_(bindparam(_IDS, type_=ARRAY(Text())))
 
 
-def _given(table: Table, columns: Sequence[str], *texts: str) -> TableValuedAlias:
-    """The arrays as a table: columns of the table that is written, then further ones that are text."""
-    types = [(name, _element(table.c[name])) for name in columns] + [(name, Text()) for name in texts]
-    arrays = [bindparam(name, type_=ARRAY(kind)) for name, kind in types]
-    return func.unnest(*arrays).table_valued(*[name for name, _ in types], name="given").render_derived()
+def _given(table: Table, columns: Sequence[str]) -> TableValuedAlias:
+    """The arrays as a table, with columns of the table that is written."""
+    arrays = [bindparam(name, type_=ARRAY(_element(table.c[name]))) for name in columns]
+    return func.unnest(*arrays).table_valued(*columns, name="given").render_derived()
 
 
 def _element(column: Column[Any]) -> TypeEngine[Any]:

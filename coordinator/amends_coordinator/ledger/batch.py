@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from amends_coordinator.core.ids import NodeId, SagaId
     from amends_coordinator.core.saga import Saga
     from amends_coordinator.ledger.last_writes import LastWrites
-    from amends_coordinator.ledger.rows import EncodeInstant, Row
+    from amends_coordinator.ledger.rows import EncodeInstant, IntentRows, Row
     from amends_coordinator.ledger.statements import Statements
 
 
@@ -68,7 +68,7 @@ class DecisionRows(NamedTuple):
     """The rows that a decision writes. `only_moves`: that of the saga has no more than `rows.SAGA_MOVES`."""
 
     saga: Row
-    intents: Sequence[Row]
+    intents: IntentRows
     dead_letters: Sequence[Row]
     labels: Sequence[Row] = ()
     participants: Sequence[Row] = ()
@@ -97,7 +97,7 @@ def encode(
     if isinstance(content, NewSaga):
         return DecisionRows(
             saga=rows.saga_insert(content, written_by, instant),
-            intents=rows.intents(saga, saga.intents, instant),
+            intents=rows.intents(saga, saga.intents, instant, stored=()),
             dead_letters=rows.dead_letters(saga, saga.dead_letters, instant),
             labels=rows.labels(saga, instant),
             participants=rows.participants(content, instant),
@@ -105,7 +105,7 @@ def encode(
     only_moves = before is not None and rows.only_moves(before, saga)
     return DecisionRows(
         saga=(rows.saga_move if only_moves else rows.saga_update)(content, written_by, instant),
-        intents=rows.intents(saga, content.intents, instant),
+        intents=rows.intents(saga, content.intents, instant, stored=None if before is None else before.intents),
         dead_letters=rows.dead_letters(saga, content.dead_letters, instant),
         only_moves=only_moves,
     )
@@ -159,7 +159,7 @@ class Transaction:
                 verdicts[decision] = NotApplied()
         self._statements.update_saga.run(self._connection, [rows.saga for rows in passed if not rows.only_moves])
         self._statements.move_saga.run(self._connection, [rows.saga for rows in passed if rows.only_moves])
-        self._statements.put_intent.run(self._connection, [row for rows in passed for row in rows.intents])
+        self._put_intents(passed)
         self._statements.put_dead_letter.run(self._connection, [row for rows in passed for row in rows.dead_letters])
 
     def _locked_elsewhere(self, ids: Sequence[str]) -> set[str]:
@@ -177,13 +177,20 @@ class Transaction:
             inserted = [_rows(decision) for decision, _ in starts]
         else:
             inserted = self._started_by_this(batch, starts, verdicts)
-        self._statements.insert_intent.run(self._connection, [row for rows in inserted for row in rows.intents])
+        self._put_intents(inserted)
         self._statements.insert_label.run(self._connection, [row for rows in inserted for row in rows.labels])
         self._statements.insert_participant.run(
             self._connection, [row for rows in inserted for row in rows.participants]
         )
         letters = [row for rows in inserted for row in rows.dead_letters]
         self._statements.insert_dead_letter.run(self._connection, letters)
+
+    def _put_intents(self, passed: Sequence[DecisionRows]) -> None:
+        self._statements.put_intent.run(self._connection, [row for rows in passed for row in rows.intents.whole])
+        settled = [row for rows in passed for row in rows.intents.settled]
+        self._statements.settle_intent.run(self._connection, settled)
+        announced = [row for rows in passed for row in rows.intents.announced]
+        self._statements.announce_intent.run(self._connection, announced)
 
     def _started_by_this(
         self, batch: Batch, starts: Sequence[tuple[Decision, NewSaga]], verdicts: dict[Decision, Verdict]

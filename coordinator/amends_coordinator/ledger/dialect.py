@@ -7,10 +7,11 @@ them, and SQLite, where one writer has the whole file, compiles them to nothing.
 from __future__ import annotations
 
 from enum import Enum, auto
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sqlalchemy import Column, Connection, Engine, Insert, Select, Table
     from sqlalchemy.engine import Dialect
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
     from amends_coordinator.core.ids import Instant
     from amends_coordinator.ledger.rows import Row, Seen, Unlike
+
+
+NONE: Mapping[str, str] = MappingProxyType({})
 
 
 class Fault(Enum):
@@ -92,13 +96,21 @@ class ManyRows(Protocol):
         ...
 
     def insert_or_update(
-        self, table: Table, columns: Sequence[str], *, key: Sequence[str], changed: Sequence[str]
+        self,
+        table: Table,
+        columns: Sequence[str],
+        *,
+        key: Sequence[str],
+        changed: Sequence[str],
+        constants: Mapping[str, str] = NONE,
     ) -> RowsStatement:
-        """The same, but of a row with the same key the columns `changed` are changed."""
+        """The same, but of a row with the same key the columns `changed` are changed. `constants` are further columns
+        that hold the same in every row, as SQL.
+        """
         ...
 
-    def update_by_id(self, table: Table, changed: Sequence[str]) -> RowsStatement:
-        """Changes rows by their `id`; each row has the values of `changed`, then the id."""
+    def update(self, table: Table, changed: Sequence[str], *, key: Sequence[str]) -> RowsStatement:
+        """Changes rows by their key; each row has the values of `changed`, then those of the key."""
         ...
 
     def select_by_id(self, question: Select[*tuple[Any, ...]], id_column: Column[Any]) -> IdsStatement:

@@ -7,12 +7,13 @@ from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import bindparam, update
+from sqlalchemy import bindparam, text, update
 
 from amends_coordinator.ledger import direct
+from amends_coordinator.ledger.dialect import NONE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sqlalchemy import BindParameter, Column, Connection, Select, Table
     from sqlalchemy.engine import Dialect
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_ROW_ID = "row_id"
+_KEY = "key_"
+"""Tells the parameters of a key from those of columns that are changed."""
 
 
 class Direct:
@@ -60,16 +62,27 @@ class RowByRow:
         return Direct(self._dialect.insert_new(table), columns, self._compiler)
 
     def insert_or_update(
-        self, table: Table, columns: Sequence[str], *, key: Sequence[str], changed: Sequence[str]
+        self,
+        table: Table,
+        columns: Sequence[str],
+        *,
+        key: Sequence[str],
+        changed: Sequence[str],
+        constants: Mapping[str, str] = NONE,
     ) -> Direct:
         """See the protocol."""
-        return Direct(self._dialect.insert_or_update(table, key=key, changed=changed), columns, self._compiler)
+        statement = self._dialect.insert_or_update(table, key=key, changed=changed)
+        if constants:
+            statement = statement.values({name: text(value) for name, value in constants.items()})
+        return Direct(statement, columns, self._compiler)
 
-    def update_by_id(self, table: Table, changed: Sequence[str]) -> Direct:
+    def update(self, table: Table, changed: Sequence[str], *, key: Sequence[str]) -> Direct:
         """See the protocol."""
         values: dict[str, BindParameter[Any]] = {name: bindparam(name) for name in changed}
-        statement = update(table).where(table.c.id == bindparam(_ROW_ID)).values(values)
-        return Direct(statement, (*changed, _ROW_ID), self._compiler)
+        statement = update(table).values(values)
+        for name in key:
+            statement = statement.where(table.c[name] == bindparam(_KEY + name))
+        return Direct(statement, (*changed, *(_KEY + name for name in key)), self._compiler)
 
     def select_by_id(self, question: Select[*tuple[Any, ...]], id_column: Column[Any]) -> PaddedIds:
         """See the protocol."""

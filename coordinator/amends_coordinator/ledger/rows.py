@@ -10,10 +10,10 @@ import json
 import re
 from json.encoder import encode_basestring_ascii as quoted
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from amends_coordinator.core.saga import Attempt, DeadLetter, Intent, Saga
-from amends_coordinator.core.states import SagaState
+from amends_coordinator.core.saga import NONE_LEFT_OUT, Attempt, DeadLetter, Intent, Saga
+from amends_coordinator.core.states import IntentState, SagaState
 from amends_coordinator.ledger.instants import instant_to_text
 from amends_coordinator.ledger.schema import FORMAT
 
@@ -51,6 +51,19 @@ INTENT_CHANGES = (
     "resolved_by", "updated_time",
 )  # fmt: skip
 INTENT_COLUMNS = (*INTENT_KEY, "position", "method", *INTENT_CHANGES[:-1], "created_time", INTENT_CHANGES[-1])
+
+ANNOUNCED_COLUMNS = (
+    *INTENT_KEY, "position", "method", "participant", "attempts", "request", "created_time", "updated_time",
+)  # fmt: skip
+ANNOUNCED_CONSTANTS = {
+    "state": "'PENDING'", "attempt": "1", "attempts_left_out": "'{}'", "next_attempt_time": "NULL",
+    "unsettled": "false", "refusals": "0", "spent_us": "0", "unsent_us": "0", "response": "NULL", "last_error": "''",
+    "last_code": "''", "key_forced": "false", "resolution": "NULL", "resolved_by": "NULL",
+}  # fmt: skip
+"""What a first attempt writes that is announced and has met nothing yet, and what its other columns hold, as SQL."""
+
+SETTLED_CHANGES = ("state", "attempts", "spent_us", "response", "last_code", "updated_time")
+"""The columns of an intent that an answer changes at its first attempt; most answers change nothing else."""
 
 DEAD_LETTER_CHANGES = ("last_error", "closed_time")
 DEAD_LETTER_COLUMNS = ("id", "saga_id", "position", "step", "direction", "reason", "opened_time", *DEAD_LETTER_CHANGES)
@@ -148,13 +161,57 @@ def _saga_changes(content: NewSaga | Write, version: int, written_by: str, insta
     )
 
 
-def intents(saga: Saga, chosen: Sequence[Intent], instant: EncodeInstant) -> list[Row]:
-    """A row of `INTENT_COLUMNS` for each of the chosen intents of a saga.
+class IntentRows(NamedTuple):
+    """Rows of intents, each in one of three forms."""
+
+    whole: Sequence[Row]
+    """The values of `INTENT_COLUMNS`."""
+    announced: Sequence[Row] = ()
+    """New ones, the values of `ANNOUNCED_COLUMNS`; the others are `ANNOUNCED_CONSTANTS`."""
+    settled: Sequence[Row] = ()
+    """Of stored ones that change in nothing else: the values of `SETTLED_CHANGES`, then of `INTENT_KEY`."""
+
+
+def intents(
+    saga: Saga, chosen: Sequence[Intent], instant: EncodeInstant, *, stored: Sequence[Intent] | None = None
+) -> IntentRows:
+    """The rows of the chosen intents of a saga.
+
+    Args:
+        saga, chosen, instant: the saga, those of its intents that are written, and how times are written.
+        stored: the saga's intents as the ledger holds them; None: unknown, so all are written whole.
 
     Raises:
         KeyError: a chosen intent isn't one of the saga's.
     """
-    return [_intent(saga.id, _position(saga, intent), intent, instant) for intent in chosen]
+    if stored is None:
+        return IntentRows([_intent(saga.id, _position(saga, intent), intent, instant) for intent in chosen])
+    whole: list[Row] = []
+    announced: list[Row] = []
+    settled: list[Row] = []
+    for intent in chosen:
+        position = _position(saga, intent)
+        before = stored[position] if position < len(stored) else None
+        if before is None and _what_is_yet_to_come(intent) == _NOTHING_CAME_YET:
+            announced.append(_announced(saga.id, position, intent, instant))
+        elif before is not None and _what_an_answer_leaves(before) == _what_an_answer_leaves(intent):
+            settled.append(_settled(saga.id, intent, instant))
+        else:
+            whole.append(_intent(saga.id, position, intent, instant))
+    return IntentRows(whole, announced, settled)
+
+
+_what_an_answer_leaves = attrgetter(
+    "step", "direction", "method", "participant", "attempt", "attempts_left_out", "next_attempt_time", "unsettled",
+    "refusals", "unsent_us", "request", "last_error", "key_forced", "resolution", "resolved_by", "created_time",
+)  # fmt: skip
+_what_is_yet_to_come = attrgetter(
+    "state", "attempt", "attempts_left_out", "next_attempt_time", "unsettled", "refusals", "spent_us", "unsent_us",
+    "response", "last_error", "last_code", "key_forced", "resolution", "resolved_by",
+)  # fmt: skip
+_NOTHING_CAME_YET = (
+    IntentState.PENDING, 1, NONE_LEFT_OUT, None, False, 0, 0, 0, None, "", "", False, None, "",
+)  # fmt: skip
 
 
 def _position(saga: Saga, intent: Intent) -> int:
@@ -162,6 +219,35 @@ def _position(saga: Saga, intent: Intent) -> int:
         if each is intent or (each.step == intent.step and each.direction is intent.direction):
             return position
     raise KeyError(f"{intent.step} {intent.direction} is not an intent of the saga")
+
+
+def _announced(saga_id: SagaId, position: int, intent: Intent, instant: EncodeInstant) -> Row:
+    return (
+        saga_id,
+        intent.step,
+        str(intent.direction),
+        position,
+        intent.method,
+        intent.participant,
+        attempts_to_json(intent.attempts),
+        intent.request,
+        instant(intent.created_time),
+        instant(intent.updated_time),
+    )
+
+
+def _settled(saga_id: SagaId, intent: Intent, instant: EncodeInstant) -> Row:
+    return (
+        str(intent.state),
+        attempts_to_json(intent.attempts),
+        intent.spent_us,
+        intent.response,
+        clean(intent.last_code),
+        instant(intent.updated_time),
+        saga_id,
+        intent.step,
+        str(intent.direction),
+    )
 
 
 def _intent(saga_id: SagaId, position: int, intent: Intent, instant: EncodeInstant) -> Row:

@@ -26,12 +26,19 @@ class Statements:
     def __init__(self, dialect: SqlDialect, compiler: Dialect) -> None:
         many = dialect.many_rows(compiler)
         self.insert_saga = many.insert_new(schema.saga, rows.SAGA_COLUMNS)
-        self.update_saga = many.update_by_id(schema.saga, rows.SAGA_CHANGES)
-        self.move_saga = many.update_by_id(schema.saga, rows.SAGA_MOVES)
-        self.insert_intent = many.insert_new(schema.intent, rows.INTENT_COLUMNS)
+        self.update_saga = many.update(schema.saga, rows.SAGA_CHANGES, key=("id",))
+        self.move_saga = many.update(schema.saga, rows.SAGA_MOVES, key=("id",))
         self.put_intent = many.insert_or_update(
             schema.intent, rows.INTENT_COLUMNS, key=rows.INTENT_KEY, changed=rows.INTENT_CHANGES
         )
+        self.announce_intent = many.insert_or_update(
+            schema.intent,
+            rows.ANNOUNCED_COLUMNS,
+            key=rows.INTENT_KEY,
+            changed=rows.INTENT_CHANGES,
+            constants=rows.ANNOUNCED_CONSTANTS,
+        )
+        self.settle_intent = many.update(schema.intent, rows.SETTLED_CHANGES, key=rows.INTENT_KEY)
         self.insert_dead_letter = many.insert_new(schema.dead_letter, rows.DEAD_LETTER_COLUMNS)
         self.put_dead_letter = many.insert_or_update(
             schema.dead_letter, rows.DEAD_LETTER_COLUMNS, key=("id",), changed=rows.DEAD_LETTER_CHANGES

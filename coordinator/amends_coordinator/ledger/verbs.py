@@ -54,7 +54,7 @@ def append_verb(connection: Connection, dialect: SqlDialect, write: Write, audit
     *changes, _ = rows.saga_update(write, "", _as_it_is)
     columns = zip(rows.SAGA_CHANGES, changes, strict=True)
     _change_saga(connection, write.saga.id, {name: value for name, value in columns if name not in _OWNERS_ALONE})
-    intents = rows.intents(write.saga, write.intents, _as_it_is)
+    intents = rows.intents(write.saga, write.intents, _as_it_is).whole
     if intents:
         put = dialect.insert_or_update(schema.intent, key=rows.INTENT_KEY, changed=rows.INTENT_CHANGES)
         connection.execute(put, _named(rows.INTENT_COLUMNS, intents))

@@ -11,13 +11,15 @@ from typing import Any
 
 import pytest
 
-from amends_coordinator.core.saga import Saga
+from amends_coordinator.core.ids import Instant, StepName
+from amends_coordinator.core.saga import Intent, Saga
+from amends_coordinator.core.states import Direction
 from amends_coordinator.ledger import last_writes, rows, schema
 from amends_coordinator.ledger.instants import instant_to_text
 from amends_coordinator.ledger.last_writes import LastWrites
 from amends_coordinator.ledger.row_by_row import UnlikeSeen
 from amends_coordinator.ports.ledger import LedgerUnavailableError
-from tests.conformance.ledger.sagas import NODE, advanced, after, full, new, saga, stored, write
+from tests.conformance.ledger.sagas import NODE, advanced, after, full, intent, new, saga, stored, write
 from tests.unit.ledger.databases import Fault, dialect, faulty, make_file, open_file, query
 from tests.waiting import eventually
 
@@ -42,6 +44,53 @@ def test_no_change_of_a_row_is_taken_for_none(name: str) -> None:
     assert later != before
     assert rows.only_moves(before, later) is (rest_of_row(before) == rest_of_row(later))
     assert rows.only_moves(before, before)
+
+
+CHANGED_INTENT = replace(
+    full("order-1").intents[0], step=StepName("ship"), direction=Direction.LOOKUP, method="shop.v1.ShopService/Find"
+)
+
+
+def as_text(time: Instant | None) -> str | None:
+    return None if time is None else instant_to_text(time)
+
+
+def whole_row(value: Saga) -> dict[str, object]:
+    """The row of a saga's only intent."""
+    (row,) = rows.intents(value, value.intents, as_text).whole
+    return dict(zip(rows.INTENT_COLUMNS, row, strict=True))
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(Intent)])
+def test_no_change_of_an_intent_is_taken_for_none(name: str) -> None:
+    """S1, S11: whatever a decision changes of a stored intent is written: where only the columns that an answer changes
+    are, the rest of the row is the same.
+    """
+    before = saga("order-1")
+    change: dict[str, Any] = {name: getattr(CHANGED_INTENT, name)}  # Any: each field has a type of its own
+    later = replace(before, intents=(replace(before.intents[0], **change),))
+    rest = {column for column, cell in whole_row(before).items() if cell != whole_row(later)[column]}
+    written = rows.intents(later, later.intents, as_text, stored=before.intents)
+    assert (len(written.settled), len(written.whole)) == ((1, 0) if rest <= {*rows.SETTLED_CHANGES} else (0, 1))
+    assert later.intents == before.intents or rest
+    for row in written.settled:
+        named = zip((*rows.SETTLED_CHANGES, *rows.INTENT_KEY), row, strict=True)
+        assert whole_row(before) | dict(named) == whole_row(later)
+
+
+@pytest.mark.parametrize("name", [None, *[each.name for each in fields(Intent)]])
+def test_what_a_first_announcement_leaves_out_is_what_it_would_hold(name: str | None) -> None:
+    """S1: a new intent is written with constants only where these are its values."""
+    change: dict[str, Any] = {} if name is None else {name: getattr(CHANGED_INTENT, name)}  # Any: as above
+    value = replace(saga("order-1"), intents=(replace(intent("reserve"), **change),))
+    written = rows.intents(value, value.intents, as_text, stored=())
+    assert len(written.announced) + len(written.whole) == 1
+    assert name is not None or written.announced
+    with closing(sqlite3.connect(":memory:")) as database:
+        constants = database.execute(f"SELECT {', '.join(rows.ANNOUNCED_CONSTANTS.values())}").fetchone()
+    for row in written.announced:
+        held = dict(zip((*rows.ANNOUNCED_COLUMNS, *rows.ANNOUNCED_CONSTANTS), (*row, *constants), strict=True))
+        assert held == whole_row(value)
 
 
 def test_payloads_take_a_bounded_part_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,6 +175,9 @@ async def test_columns_that_do_not_change_are_not_written(tmp_path: Path) -> Non
         outside.execute("CREATE TABLE touched (what TEXT)")
         outside.execute(
             "CREATE TRIGGER t AFTER UPDATE OF state ON saga BEGIN INSERT INTO touched VALUES ('state'); END"
+        )
+        outside.execute(
+            "CREATE TRIGGER i AFTER UPDATE OF request ON intent BEGIN INSERT INTO touched VALUES ('request'); END"
         )
     moved = advanced(value, "authorize", time=after(1))
     assert await ledger.append(write(moved, 1)) == 2
