@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from amends_coordinator.core.decision import Decision, Records
-from amends_coordinator.core.effects import CALL_OF, Effect, Park
+from amends_coordinator.core.effects import Call, CallAction, CallCompensation, CallLookup, Effect, Park
 from amends_coordinator.core.ids import DeadLetterId, Instant, StepName
 from amends_coordinator.core.saga import (
     FIRST_ATTEMPTS_KEPT,
@@ -23,7 +23,7 @@ from amends_coordinator.core.transitions import IntentMove, SagaMove, move_inten
 from amends_coordinator.core.values import copied, copier, fill, maker, writers
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from amends_coordinator.core.answer import Answer
     from amends_coordinator.core.events import Moment
@@ -32,6 +32,11 @@ if TYPE_CHECKING:
 _attempt = maker(Attempt)
 _ended_attempt = copier(Attempt, "end_time", "status_code", "outcome")
 _decided = copier(Saga, "intents", "dead_letters", "due_time", "updated_time", "progress_time", "ended_time")
+_calls: dict[Direction, Callable[[StepName, int, Instant], Call]] = {
+    Direction.ACTION: maker(CallAction),
+    Direction.COMPENSATION: maker(CallCompensation),
+    Direction.LOOKUP: maker(CallLookup),
+}
 _decision = maker(Decision)
 _records = maker(Records)
 _write = writers(Intent)
@@ -98,9 +103,9 @@ class Draft:
         return tuple(self._intents.values())
 
     @property
-    def actions(self) -> dict[StepName, Intent]:
-        """The intents of actions so far, by step."""
-        return {step: intent for (step, direction), intent in self._intents.items() if direction is Direction.ACTION}
+    def actions(self) -> list[Intent]:
+        """The intents of actions so far."""
+        return [intent for intent in self._intents.values() if intent.direction is Direction.ACTION]
 
     @property
     def pending(self) -> list[Intent]:
@@ -153,13 +158,15 @@ class Draft:
         number = intent.attempt + 1
         self._got_on = self._got_on or number == 1
         attempts = (*intent.attempts, _attempt(number=number, node=self.at.node, start_time=self.at.now))
-        if len(attempts) <= FIRST_ATTEMPTS_KEPT + LAST_ATTEMPTS_KEPT:
-            self.put(intent, attempt=number, next_attempt_time=None, attempts=attempts)
-        else:
-            kept, left_out = _cut(attempts, intent.attempts_left_out)
-            self.put(intent, attempt=number, next_attempt_time=None, attempts=kept, attempts_left_out=left_out)
+        row = self._own(intent)
+        if len(attempts) > FIRST_ATTEMPTS_KEPT + LAST_ATTEMPTS_KEPT:
+            attempts, left_out = _cut(attempts, intent.attempts_left_out)
+            _write["attempts_left_out"](row, left_out)
+        _write["attempts"](row, attempts)
+        _write["attempt"](row, number)
+        _write["next_attempt_time"](row, None)
         self._announced[intent.step, intent.direction] = None
-        self._effects.append(CALL_OF[intent.direction](intent.step, number, deadline_time))
+        self._effects.append(_calls[intent.direction](intent.step, number, deadline_time))
 
     def close_attempt(self, intent: Intent, answer: Answer) -> Intent:
         """Write down how the newest attempt ended."""

@@ -82,13 +82,12 @@ def is_done(plan: Plan, action: Intent) -> bool:
 
 def _begin_what_can(draft: Draft, steps: tuple[StepPlan, ...]) -> bool:
     """Announce each step whose predecessors are done; answers whether all are done."""
-    actions = draft.actions
-    done = {name for name, action in actions.items() if is_done(draft.plan, action)}
+    done = {action.step for action in draft.actions if is_done(draft.plan, action)}
     is_all_done = True
     for step in steps:
         if step.name not in done:
             is_all_done = False
-            if step.name not in actions and done.issuperset(step.after):
+            if done.issuperset(step.after) and draft.intent(step.name, Direction.ACTION) is None:
                 _begin(draft, step)
     return is_all_done
 

@@ -38,14 +38,17 @@ class Waiters:
     def leave(self, saga_id: SagaId, future: Left) -> None:
         """One who waited is gone."""
         future.cancel()
-        others = self._futures[saga_id]
-        others.discard(future)
-        if not others:
-            del self._futures[saga_id]
+        others = self._futures.get(saga_id)
+        if others is not None:
+            others.discard(future)
+            if not others:
+                del self._futures[saga_id]
 
     def wake(self, saga_id: SagaId, stored: StoredSaga | None) -> None:
-        """Wake everybody who waits for this saga, with the saga as it was made durable last."""
-        for future in self._futures.get(saga_id, ()):
+        """Wake everybody who waits for this saga, with the saga as it was made durable last. Nobody waits for it then,
+        so that it isn't asked for.
+        """
+        for future in self._futures.pop(saga_id, ()):
             if not future.done():
                 future.set_result(stored)
 

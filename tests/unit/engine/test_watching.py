@@ -15,6 +15,7 @@ from amends import Retry, Saga
 from amends_coordinator.core.answer import Answer
 from amends_coordinator.core.ids import Instant, NodeId, SagaId
 from amends_coordinator.core.states import IntentState, Outcome, Resolution, SagaState
+from amends_coordinator.engine.waiting import Waiters
 from amends_coordinator.engine.watching import ASKED_AT_ONCE
 from amends_coordinator.ledger.memory import MemoryLedger
 from amends_coordinator.ports.driving import (
@@ -258,6 +259,19 @@ async def test_whose_time_is_over_gets_the_saga_as_it_is() -> None:
         told = await asyncio.wait_for(wait, BOUND_S)
         assert told is not None
         assert (told.version, told.saga.state) == (3, SagaState.COMPENSATING)
+
+
+async def test_nobody_asks_for_a_saga_whose_end_was_told() -> None:
+    """Those who waited may not have gone on yet when the ledger is asked again. One who comes meanwhile stays."""
+    waiters = Waiters()
+    first = waiters.enter(SAGA)
+    waiters.wake(SAGA, None)
+    assert (first.done(), set(waiters.saga_ids)) == (True, set())
+    second = waiters.enter(SAGA)
+    waiters.leave(SAGA, first)
+    assert (second.done(), set(waiters.saga_ids)) == (False, {SAGA})
+    waiters.leave(SAGA, second)
+    assert set(waiters.saga_ids) == set()
 
 
 async def test_very_many_take_turns() -> None:
