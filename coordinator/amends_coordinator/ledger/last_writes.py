@@ -78,5 +78,9 @@ class LastWrites:
 
 
 def _payload_bytes(saga: Saga) -> int:
-    calls = sum(len(intent.request) + len(intent.response or b"") for intent in saga.intents)
-    return len(saga.input) + calls
+    total = len(saga.input)
+    for intent in saga.intents:
+        total += len(intent.request)
+        if intent.response is not None:
+            total += len(intent.response)
+    return total

@@ -36,7 +36,7 @@ SAGA_CHANGES = (
 )  # fmt: skip
 """The columns of a saga that its decisions change."""
 
-SAGA_MOVES = ("version", "written_by", "due_time", "updated_time", "progress_time", "waits_for")
+SAGA_MOVES = ("version", "written_by", "due_time", "waits_for", "updated_time", "progress_time")
 """Those of them that change with every decision; most change nothing else, see `only_moves`."""
 
 SAGA_COLUMNS = (
@@ -106,9 +106,9 @@ def saga_move(write: Write, written_by: str, instant: EncodeInstant) -> Row:
         write.seen_version + 1,
         written_by,
         instant(saga.due_time),
+        clean(write.waits_for),
         instant(saga.updated_time),
         instant(saga.progress_time),
-        clean(write.waits_for),
         saga.id,
     )
 
@@ -202,8 +202,8 @@ def intents(
 
 
 _what_an_answer_leaves = attrgetter(
-    "step", "direction", "method", "participant", "attempt", "attempts_left_out", "next_attempt_time", "unsettled",
-    "refusals", "unsent_us", "request", "last_error", "key_forced", "resolution", "resolved_by", "created_time",
+    "step", "direction", "participant", "attempt", "attempts_left_out", "next_attempt_time", "unsettled", "refusals",
+    "unsent_us", "request", "last_error", "key_forced", "resolution", "resolved_by",
 )  # fmt: skip
 _what_is_yet_to_come = attrgetter(
     "state", "attempt", "attempts_left_out", "next_attempt_time", "unsettled", "refusals", "spent_us", "unsent_us",
@@ -322,8 +322,8 @@ def participants(new: NewSaga, instant: EncodeInstant) -> list[Row]:
 
 def attempts_to_json(attempts: Sequence[Attempt]) -> str:
     """A JSON list with an object per attempt; written by hand because `json.dumps` takes four times as long."""
-    if not attempts:
-        return "[]"
+    if len(attempts) == 1:
+        return f"[{_attempt(attempts[0])}]"
     return f"[{','.join(map(_attempt, attempts))}]"
 
 
@@ -331,8 +331,8 @@ def _attempt(attempt: Attempt) -> str:
     start = f'{{"number":{attempt.number},"node":{quoted(attempt.node)},"start":"{instant_to_text(attempt.start_time)}"'
     if attempt.end_time is None:
         return start + "}"
-    outcome = "" if attempt.outcome is None else f',"outcome":"{attempt.outcome}"'
-    return f'{start},"end":"{instant_to_text(attempt.end_time)}","code":{quoted(clean(attempt.status_code))}{outcome}}}'
+    end = f'{start},"end":"{instant_to_text(attempt.end_time)}","code":{quoted(clean(attempt.status_code))}'
+    return end + "}" if attempt.outcome is None else f'{end},"outcome":"{attempt.outcome!s}"}}'
 
 
 def _counts_to_json(counts: Mapping[str, int]) -> str:

@@ -74,6 +74,8 @@ class WaitingDecisions:
         """Take the decisions that travel together next, beside those that do already, and leave the others in their
         order.
         """
+        if not self._waiting:
+            return []
         chosen: list[Decision] = []
         room = BATCH_LIMIT - len(beside)
         later: deque[Decision] = deque()
