@@ -21,11 +21,11 @@ from amends.handle import SagaHandle, abort_saga
 from amends.keys import new_saga_id
 from amends.options import check_duration, check_instant
 from amends.v1 import saga_pb2, saga_service_pb2
-from amends.waiting import ENDS, LONGEST_WAIT, SHORTEST_WAIT
+from amends.waiting import ENDS, LONGEST_WAIT, LONGEST_WAIT_S, SHORTEST_WAIT
 from amends.watching import watch_saga
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Mapping, Sequence
     from types import TracebackType
 
     import grpc
@@ -163,7 +163,10 @@ class SagaClient:
         check_duration("timeout", timeout)
         began_at = asyncio.get_running_loop().time()
         request = self._start_request(saga, input, saga_id, labels)
-        request.wait_timeout.FromTimedelta(LONGEST_WAIT if timeout is None else min(timeout, LONGEST_WAIT))
+        if timeout is None or timeout > LONGEST_WAIT:
+            request.wait_timeout.seconds = int(LONGEST_WAIT_S)
+        else:
+            request.wait_timeout.FromTimedelta(timeout)
         handle = SagaHandle(self._connection, saga, request.saga_id)
         with self._connection().notices.about(request.saga_id):
             stands = await self._begin(saga, request)
@@ -297,10 +300,8 @@ class SagaClient:
         return self._calls
 
     async def _version(self, saga: Saga[In, Out]) -> str:
+        """The version that the coordinator has of the saga's definition, which is registered if need be."""
         fingerprint = saga.fingerprint()
-        if fingerprint in self._versions:
-            # Without the lock: a registration that takes its time holds up no start of another saga.
-            return self._versions[fingerprint]
         async with self._registering:
             if fingerprint not in self._versions:
                 request = saga_service_pb2.RegisterSagaDefinitionRequest(definition=saga.definition())
@@ -315,25 +316,26 @@ class SagaClient:
     ) -> saga_service_pb2.StartSagaRequest:
         _check_type(f"saga {saga.name!r} is started with", message, saga.input_type)
         saga_id = new_saga_id() if saga_id is None else saga_id
-        request = saga_service_pb2.StartSagaRequest(saga_id=saga_id, definition_name=saga.name, labels=labels or {})
+        request = saga_service_pb2.StartSagaRequest(saga_id=saga_id, definition_name=saga.name, labels=labels)
         request.input.Pack(message, deterministic=True)
         return request
 
     async def _begin(self, saga: Saga[In, Out], request: saga_service_pb2.StartSagaRequest) -> saga_pb2.Saga:
         """Start the saga with the version that the coordinator has of its definition, registering it if need be."""
-        request.definition_version = await self._version(saga)
+        # Without the lock, too: a registration that takes its time holds up no start of another saga.
+        request.definition_version = self._versions.get(saga.fingerprint()) or await self._version(saga)
         try:
-            return await self._start(request)
+            return (await self._start(request)).saga
         except DefinitionNotFoundError:
             # The coordinator has another ledger than when we registered: register once more.
             self._versions.pop(saga.fingerprint(), None)
             request.definition_version = await self._version(saga)
-            return await self._start(request)
+            return (await self._start(request)).saga
 
-    async def _start(self, request: saga_service_pb2.StartSagaRequest) -> saga_pb2.Saga:
+    def _start(self, request: saga_service_pb2.StartSagaRequest) -> Awaitable[saga_service_pb2.StartSagaResponse]:
         carrier: dict[str, str] = {}
         _TRACE_CONTEXT.inject(carrier)
-        return (await self._connection().start(request, trace=carrier)).saga
+        return self._connection().start(request, trace=carrier)
 
 
 def _check_type(what: str, given: Message, wanted: type[Message]) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import grpc
 
-from amends.errors import ClientClosedError, CoordinatorUnavailableError, InvalidAddressError
+from amends.errors import AmendsError, ClientClosedError, CoordinatorUnavailableError, InvalidAddressError
 from amends.notices import Notices
 from amends.rpc_errors import coordinator_error
 from amends.starts import Starts, lets_frames_pass
@@ -49,6 +49,11 @@ RESOLVED_BY_GRPC = ("dns:", "ipv4:", "ipv6:", "unix:", "unix-abstract:", "vsock:
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
+
+CALL_ENDS = (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.CancelledError)
+"""What gRPC raises where a call has no answer."""
+PASSES = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+"""What repeating can help against."""
 
 
 def check_target(target: str) -> None:
@@ -150,19 +155,20 @@ class CoordinatorCalls:
         timeout_s = self.bounds.call_timeout_s
         return await self._repeated(repeat(lambda: rpc(self._stub)(request, timeout=timeout_s)), doing=doing)
 
-    async def start(
+    def start(
         self,
         request: saga_service_pb2.StartSagaRequest,
         *,
         trace: Mapping[str, str],
-    ) -> saga_service_pb2.StartSagaResponse:
+    ) -> Awaitable[saga_service_pb2.StartSagaResponse]:
         """Starts a saga, in a list with others where that is the shorter way; repeated and raising like `call`.
 
         Arguments:
             request: what to start; its id is chosen.
             trace: the trace context of whoever starts it, as metadata has it.
         """
-        timeout_s = self.bounds.call_timeout_s + request.wait_timeout.ToTimedelta().total_seconds()
+        wait = request.wait_timeout
+        timeout_s = self.bounds.call_timeout_s + wait.seconds + wait.nanos / 1e9
 
         def by_call() -> Awaitable[saga_service_pb2.StartSagaResponse]:
             return self._stub.StartSaga(request, timeout=timeout_s, metadata=tuple(trace.items()))
@@ -170,21 +176,25 @@ class CoordinatorCalls:
         def first() -> Awaitable[saga_service_pb2.StartSagaResponse]:
             return self.starts.carry_out(request, timeout_s=timeout_s, trace=trace, by_call=by_call)
 
-        return await self._repeated(chain((first,), repeat(by_call)), doing=f"starting saga {request.saga_id!r}")
+        return self._repeated(chain((first,), repeat(by_call)), doing=f"starting saga {request.saga_id!r}")
 
     async def _repeated(self, attempts: Iterator[Callable[[], Awaitable[Answer]]], *, doing: str) -> Answer:
         """One attempt after the other, while the coordinator is unavailable and the bound isn't over."""
         give_up_at = asyncio.get_running_loop().time() + self.bounds.unavailable_timeout_s
-        pauses = Pauses()
+        pauses: Pauses | None = None
         while True:
             try:
-                with self._telling(doing):
-                    answer = await next(attempts)()
-            except CoordinatorUnavailableError as error:
-                pause_s = pauses.next_s(error.retry_delay)
-                again = error.status_code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
-                if not again or asyncio.get_running_loop().time() + pause_s > give_up_at:
+                answer = await next(attempts)()
+            except CALL_ENDS as ended:
+                error = self._told(ended, doing)
+                if error is None:
                     raise
+                if not isinstance(error, CoordinatorUnavailableError) or error.status_code not in PASSES:
+                    raise error from ended
+                pauses = Pauses() if pauses is None else pauses
+                pause_s = pauses.next_s(error.retry_delay)
+                if asyncio.get_running_loop().time() + pause_s > give_up_at:
+                    raise error from ended
                 self.notices.unheard(error)
             else:
                 self.notices.heard()
@@ -232,16 +242,22 @@ class CoordinatorCalls:
         """Turns whatever a call ends with into one of our errors."""
         try:
             yield
-        except grpc.aio.AioRpcError as failed:
-            raise coordinator_error(failed, target=self.target, doing=doing) from failed
-        except grpc.aio.UsageError as error:
-            raise ClientClosedError(_closed_while(doing)) from error
-        except asyncio.CancelledError:
+        except CALL_ENDS as ended:
+            error = self._told(ended, doing)
+            if error is None:
+                raise
+            raise error from ended
+
+    def _told(self, ended: BaseException, doing: str) -> AmendsError | None:
+        """What the caller is told of how a call ended; None: it was cancelled itself."""
+        if isinstance(ended, grpc.aio.AioRpcError):
+            return coordinator_error(ended, target=self.target, doing=doing)
+        if isinstance(ended, asyncio.CancelledError):
             task = asyncio.current_task()
-            if self._closed and task is not None and not task.cancelling():
-                # gRPC cancels the calls of a channel that is closed; nobody cancelled this task.
-                raise ClientClosedError(_closed_while(doing)) from None
-            raise
+            # gRPC cancels the calls of a channel that is closed; nobody cancelled this task then.
+            if not self._closed or task is None or task.cancelling():
+                return None
+        return ClientClosedError(_closed_while(doing))
 
     async def _look(self, saga_id: str) -> saga_pb2.Saga:
         request = saga_service_pb2.GetSagaRequest(saga_id=saga_id)

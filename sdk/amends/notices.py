@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 
 from amends.errors import AmendsError, CoordinatorUnavailableError
 from amends.v1 import saga_pb2
@@ -34,7 +34,7 @@ class Notices:
     def __init__(self, look: Look) -> None:
         self._look = look
         self._silent = False
-        self._waits: dict[object, tuple[str, float]] = {}
+        self._waits: dict[_Wait, None] = {}
         self._quiet_until_s = 0.0
         self._told = ""
         self._timer: asyncio.TimerHandle | None = None
@@ -50,17 +50,12 @@ class Notices:
             self._silent = True
             log.warning("%s; trying again", error.message)
 
-    @contextmanager
-    def about(self, saga_id: str) -> Generator[None]:
+    def about(self, saga_id: str) -> AbstractContextManager[object]:
         """Tell why the saga can't get on if the block takes long."""
-        wait = object()
-        self._waits[wait] = (saga_id, asyncio.get_running_loop().time())
+        loop = asyncio.get_running_loop()
         if self._timer is None:  # one for all waits: most of them end long before
-            self._timer = asyncio.get_running_loop().call_later(FIRST_LOOK_S, self._tick)
-        try:
-            yield
-        finally:
-            del self._waits[wait]
+            self._timer = loop.call_later(FIRST_LOOK_S, self._tick)
+        return _Wait(self._waits, saga_id, loop.time())
 
     def close(self) -> None:
         """Look no more."""
@@ -74,13 +69,13 @@ class Notices:
         if not self._waits:
             return
         self._timer = asyncio.get_running_loop().call_later(FIRST_LOOK_S, self._tick)
-        wait, (saga_id, began_s) = next(iter(self._waits.items()))
+        wait = next(iter(self._waits))
         now_s = asyncio.get_running_loop().time()
-        if self._silent or now_s < max(self._quiet_until_s, began_s + FIRST_LOOK_S):
+        if self._silent or now_s < max(self._quiet_until_s, wait.began_s + FIRST_LOOK_S):
             return
         self._waits[wait] = self._waits.pop(wait)  # the next look is at another one
         self._quiet_until_s = now_s + NEXT_LOOK_S
-        self._looking = asyncio.create_task(self._tell(saga_id), name=f"look at saga {saga_id}")
+        self._looking = asyncio.create_task(self._tell(wait.saga_id), name=f"look at saga {wait.saga_id}")
 
     async def _tell(self, saga_id: str) -> None:
         try:
@@ -90,6 +85,22 @@ class Notices:
         if why and why != self._told:
             self._told = why
             log.warning("%s", why)
+
+
+class _Wait:
+    """One wait, noted for as long as its block is entered."""
+
+    # No generator: every saga that is run waits, and nearly none for so long that something is told.
+    __slots__ = ("_waits", "began_s", "saga_id")
+
+    def __init__(self, waits: dict[_Wait, None], saga_id: str, began_s: float) -> None:
+        self._waits, self.saga_id, self.began_s = waits, saga_id, began_s
+
+    def __enter__(self) -> None:
+        self._waits[self] = None
+
+    def __exit__(self, *_: object) -> None:
+        del self._waits[self]
 
 
 def trouble(saga: saga_pb2.Saga) -> str:

@@ -40,6 +40,13 @@ _CODES: Mapping[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.St
 _LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 
 
+class Waiting(NamedTuple):
+    """A start whose answer isn't there yet."""
+
+    future: asyncio.Future[pb.End]
+    deadline_s: float
+
+
 class Outgoing(NamedTuple):
     """A start that isn't sent yet."""
 
@@ -58,13 +65,14 @@ class StartStream:
         self._call: Call = stub.OpenStarts()
         self._ids = count(1)
         self._capacity = 0
-        self._waiting: dict[int, asyncio.Future[pb.End]] = {}
+        self._waiting: dict[int, Waiting] = {}
         self._outgoing: deque[Outgoing] = deque()
         self._cancelled: list[int] = []
         self._news = asyncio.Event()
         self._last_used_s = self._loop.time()
         self._is_leaving = False
         self._idle: asyncio.TimerHandle | None = None
+        self._expiry: asyncio.TimerHandle | None = None
         self._task = asyncio.create_task(self._run(), name="stream of starts")
 
     @property
@@ -85,14 +93,15 @@ class StartStream:
         """
         start_id, future = next(self._ids), self._loop.create_future()
         self._last_used_s = self._loop.time()
-        self._waiting[start_id] = future
-        self._outgoing.append(Outgoing(start_id, request, self._last_used_s + timeout_s, trace))
+        deadline_s = self._last_used_s + timeout_s
+        self._waiting[start_id] = Waiting(future, deadline_s)
+        self._outgoing.append(Outgoing(start_id, request, deadline_s, trace))
         self._news.set()
-        timer = self._loop.call_later(timeout_s, _expire, future)
+        if self._expiry is None or deadline_s < self._expiry.when():
+            self._expire_at(deadline_s)
         try:
             return _answer(await future)
         finally:
-            timer.cancel()
             if self._waiting.pop(start_id, None) is not None:
                 self._cancelled.append(start_id)
                 self._news.set()
@@ -117,6 +126,8 @@ class StartStream:
             pass
         finally:
             self._capacity = 0
+            if self._expiry is not None:
+                self._expiry.cancel()
             self._call.cancel()
             self._fail(lambda: _error(code, lost))
             self._ended(is_spoken)
@@ -137,9 +148,9 @@ class StartStream:
         try:
             while isinstance(frame := await self._call.read(), pb.OpenStartsResponse):
                 for end in frame.ends:
-                    future = self._waiting.pop(end.start_id, None)
-                    if future is not None and not future.done():
-                        future.set_result(end)
+                    waiting = self._waiting.pop(end.start_id, None)
+                    if waiting is not None and not waiting.future.done():
+                        waiting.future.set_result(end)
         finally:
             if self._idle is not None:
                 self._idle.cancel()
@@ -194,14 +205,26 @@ class StartStream:
     def _fail(self, error: Callable[[], Exception]) -> None:
         """Ends everything that waits, each with an error of its own."""
         waiting, self._waiting = self._waiting, {}
-        for future in waiting.values():
+        for future, _ in waiting.values():
             if not future.done():
                 future.set_exception(error())
 
+    def _expire_at(self, deadline_s: float) -> None:
+        """One timer for all starts, at the earliest deadline: most of them end long before theirs."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._expiry = self._loop.call_at(deadline_s, self._expire, deadline_s)
 
-def _expire(future: asyncio.Future[pb.End]) -> None:
-    if not future.done():
-        future.set_exception(_error(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded"))
+    def _expire(self, due_s: float) -> None:
+        """Ends the starts whose deadline is over."""
+        self._expiry = None
+        due_s = max(due_s, self._loop.time())
+        for future, deadline_s in self._waiting.values():
+            if deadline_s <= due_s and not future.done():
+                future.set_exception(_error(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded"))
+        later_s = [deadline_s for _, deadline_s in self._waiting.values() if deadline_s > due_s]
+        if later_s:
+            self._expire_at(min(later_s))
 
 
 def _answer(end: pb.End) -> StartSagaResponse | None:

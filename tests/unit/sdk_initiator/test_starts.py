@@ -161,6 +161,21 @@ async def test_one_of_many_has_its_own_deadline_and_its_own_cancel(coordinator: 
         assert listed.opened == 1
 
 
+async def test_the_nearest_deadline_comes_first_and_then_the_next(coordinator: HoldingCoordinator) -> None:
+    """L2: whichever start was made first, each hears at its own deadline that no answer came, and not before."""
+    async with listing(coordinator, ListedStarts(coordinator), call_timeout=timedelta(milliseconds=200)) as client:
+        wait = timedelta(milliseconds=300)
+        later = asyncio.create_task(client.run(TRIP, PlanTrip(), saga_id="held-1", timeout=wait))
+        await eventually(lambda: len(coordinator.held) == 1, what="it is under way")
+        for name in ("held-2", "held-3"):
+            with pytest.raises(CoordinatorUnavailableError, match=f"{name}.*did not answer in time"):
+                await start_all(client, name)
+            if name == "held-2":
+                assert not later.done()
+        with pytest.raises(CoordinatorUnavailableError, match=r"held-1.*did not answer in time"):
+            await later
+
+
 async def test_a_start_that_is_cancelled_before_it_left_is_not_sent(
     coordinator: HoldingCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
