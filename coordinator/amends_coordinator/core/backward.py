@@ -77,9 +77,9 @@ def undoing_of_all(draft: Draft) -> dict[StepName, Undoing]:
 
 
 def grace_end(draft: Draft, intent: Intent) -> Instant | None:
-    """Until when a call may go on that was in flight when its saga, which rolls back, began to; None: it isn't one."""
+    """Until when a call may go on that was in flight when its saga began to roll back; None: it isn't one."""
     failure = draft.saga.failure
-    if failure is None or not intent.in_flight:
+    if failure is None or draft.saga.state is not SagaState.COMPENSATING or not intent.in_flight:
         return None
     if intent.direction is Direction.COMPENSATION:
         return None

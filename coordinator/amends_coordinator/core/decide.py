@@ -24,7 +24,7 @@ from amends_coordinator.core.settle import (
     settle_compensation,
     settle_lookup,
 )
-from amends_coordinator.core.states import DeadLetterReason, Direction, Outcome, SagaState
+from amends_coordinator.core.states import ACTION, RUNNING, DeadLetterReason, Direction, Outcome, SagaState
 from amends_coordinator.core.transitions import IllegalTransitionError, IntentMove
 from amends_coordinator.core.values import maker
 
@@ -83,14 +83,14 @@ def decide(saga: Saga, event: Event) -> Decision:
 
 
 def _require_new(saga: Saga) -> None:
-    if saga.intents or saga.state is not SagaState.RUNNING:
+    if saga.intents or saga.state is not RUNNING:
         raise IllegalTransitionError(f"saga {saga.id} was started already")
 
 
 def _end_attempt(draft: Draft, intent: Intent, answer: Answer) -> None:
     step = draft.plan.by_name[intent.step]
     failure: Failure | None = None
-    if intent.direction is Direction.ACTION:
+    if intent.direction is ACTION:
         answer = heard(step.action, answer)
         failure = settle_action(draft, step, draft.close_attempt(intent, answer), answer)
     elif intent.direction is Direction.LOOKUP:
@@ -102,7 +102,7 @@ def _end_attempt(draft: Draft, intent: Intent, answer: Answer) -> None:
 
 
 def _roll_back_for(draft: Draft, failure: Failure | None) -> None:
-    if failure is not None and draft.saga.state is SagaState.RUNNING:
+    if failure is not None and draft.saga.state is RUNNING:
         roll_back(draft, failure)
 
 
@@ -115,14 +115,14 @@ def _fail_binding(draft: Draft, event: BindingFailed) -> None:
     message = f"the request can't be built: {event.message}"
     unsent = draft.put(intent, attempt=0, attempts=(), last_error=message)
     failure: Failure | None = None
-    if event.direction is Direction.ACTION and event.step not in draft.plan.forward_only:
+    if event.direction is ACTION and event.step not in draft.plan.forward_only:
         draft.move(unsent, IntentMove.REFUSED_FOR_GOOD)
         failure = Failure(step=event.step, reason="BINDING_FAILED", status_code="", message=message, time=draft.at.now)
     elif event.direction is Direction.LOOKUP:
         failure = give_up_lookup(draft, draft.plan.by_name[event.step], unsent)
     else:
         draft.park(unsent, DeadLetterReason.REFUSED)
-    if failure is not None and draft.saga.state is SagaState.RUNNING:
+    if failure is not None and draft.saga.state is RUNNING:
         _take_back(draft, event.beside)
         roll_back(draft, failure)
 
@@ -155,7 +155,7 @@ def _report_timeout(draft: Draft) -> None:
 
 
 def _is_late(draft: Draft) -> bool:
-    return draft.saga.state is SagaState.RUNNING and draft.at.now >= draft.saga.deadline_time
+    return draft.saga.state is RUNNING and draft.at.now >= draft.saga.deadline_time
 
 
 def _timeout_reported(draft: Draft) -> bool:
@@ -201,7 +201,7 @@ def _settle_orphans(draft: Draft, found: Saga) -> None:
         answer = Answer(outcome=Outcome.UNKNOWN, message="the coordinator stopped before an answer was recorded")
         closed = draft.put(draft.close_attempt(intent, answer), unsettled=True)
         step = draft.plan.by_name[intent.step]
-        repeated = closed.direction is not Direction.ACTION or guards.may_repeat_action(
+        repeated = closed.direction is not ACTION or guards.may_repeat_action(
             draft.saga.state, step, closed, draft.at.now
         )
         if repeated:
@@ -218,7 +218,7 @@ def _advance(draft: Draft) -> None:
     if draft.plan.keys_are_forgotten:
         _give_up_forgotten(draft)
     state = draft.saga.state
-    if state is SagaState.RUNNING:
+    if state is RUNNING:
         go_forward(draft)
         return
     if state is SagaState.COMPENSATING:
@@ -238,15 +238,16 @@ def _due_time(draft: Draft) -> Instant | None:
     """When the saga has to be looked at next, by itself."""
     saga = draft.saga
     state = saga.state
-    if state is SagaState.COMMITTED or state is SagaState.COMPENSATION_FAILED:
-        return None
     times: list[Instant] = []
-    if state is SagaState.RUNNING and not _timeout_reported(draft):
+    if state is not RUNNING:
+        if state is SagaState.COMMITTED or state is SagaState.COMPENSATION_FAILED:
+            return None
+    elif not _timeout_reported(draft):
         times.append(saga.deadline_time)
     for intent in draft.pending:
         if intent.next_attempt_time is None:
             times.append(_overdue_time(draft, intent))
-            grace_time = grace_end(draft, intent) if state is SagaState.COMPENSATING else None
+            grace_time = grace_end(draft, intent) if state is not RUNNING else None
             if grace_time is not None:
                 times.append(grace_time)
         elif not waits_for_calls(draft, intent):

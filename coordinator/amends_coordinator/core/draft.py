@@ -18,7 +18,15 @@ from amends_coordinator.core.saga import (
     Intent,
     Saga,
 )
-from amends_coordinator.core.states import DeadLetterReason, Direction, IntentState, Resolution, SagaState
+from amends_coordinator.core.states import (
+    ACTION,
+    PENDING,
+    DeadLetterReason,
+    Direction,
+    IntentState,
+    Resolution,
+    SagaState,
+)
 from amends_coordinator.core.transitions import IntentMove, SagaMove, move_intent, move_saga
 from amends_coordinator.core.values import copied, copier, fill, maker, writers
 
@@ -33,7 +41,7 @@ _attempt = maker(Attempt)
 _ended_attempt = copier(Attempt, "end_time", "status_code", "outcome")
 _decided = copier(Saga, "intents", "dead_letters", "due_time", "updated_time", "progress_time", "ended_time")
 _calls: dict[Direction, Callable[[StepName, int, Instant], Call]] = {
-    Direction.ACTION: maker(CallAction),
+    ACTION: maker(CallAction),
     Direction.COMPENSATION: maker(CallCompensation),
     Direction.LOOKUP: maker(CallLookup),
 }
@@ -105,12 +113,12 @@ class Draft:
     @property
     def actions(self) -> list[Intent]:
         """The intents of actions so far."""
-        return [intent for intent in self._intents.values() if intent.direction is Direction.ACTION]
+        return [intent for intent in self._intents.values() if intent.direction is ACTION]
 
     @property
     def pending(self) -> list[Intent]:
         """The intents so far that are in flight or wait for their time."""
-        return [intent for intent in self._intents.values() if intent.state is IntentState.PENDING]
+        return [intent for intent in self._intents.values() if intent.state is PENDING]
 
     @property
     def dead_letters(self) -> Collection[DeadLetter]:

@@ -10,13 +10,16 @@ from amends_coordinator.core import guards
 from amends_coordinator.core.effects import Finish
 from amends_coordinator.core.ids import Instant
 from amends_coordinator.core.settle import new_intent
-from amends_coordinator.core.states import Direction, IntentState, Resolution, SagaState, StepKind
+from amends_coordinator.core.states import ACTION, RUNNING, Direction, IntentState, Resolution, SagaState, StepKind
 from amends_coordinator.core.transitions import SagaMove
 
 if TYPE_CHECKING:
     from amends_coordinator.core.draft import Draft
     from amends_coordinator.core.plan import Plan, StepPlan
     from amends_coordinator.core.saga import Intent
+
+_PASSING = frozenset({StepKind.PIVOT, StepKind.RETRIABLE})
+"""The kinds of steps whose intent passes the point of no return."""
 
 
 def go_forward(draft: Draft) -> None:
@@ -65,7 +68,7 @@ def _is_due(intent: Intent, draft: Draft) -> bool:
 def deadline_of(draft: Draft, step: StepPlan, direction: Direction) -> Instant:
     """When an attempt that begins now has to end: an action before the point of no return never outlasts its saga."""
     deadline = Instant(draft.at.now + step.call(direction).timeout_us)
-    if direction is Direction.ACTION and guards.abort_applies(draft.saga):
+    if direction is ACTION and guards.abort_applies(draft.saga):
         return min(deadline, draft.saga.deadline_time)
     return deadline
 
@@ -87,7 +90,7 @@ def _begin_what_can(draft: Draft, steps: tuple[StepPlan, ...]) -> bool:
     for step in steps:
         if step.name not in done:
             is_all_done = False
-            if done.issuperset(step.after) and draft.intent(step.name, Direction.ACTION) is None:
+            if done.issuperset(step.after) and draft.intent(step.name, ACTION) is None:
                 _begin(draft, step)
     return is_all_done
 
@@ -96,6 +99,6 @@ def _begin(draft: Draft, step: StepPlan) -> None:
     """Announce a step's first attempt; with the pivot's intent, or the first retriable one's, the saga passes the
     point.
     """
-    if step.kind in (StepKind.PIVOT, StepKind.RETRIABLE) and draft.saga.state is SagaState.RUNNING:
+    if step.kind in _PASSING and draft.saga.state is RUNNING:
         draft.change(point_of_no_return_passed=True)
-    draft.announce(new_intent(draft, step, Direction.ACTION), deadline_of(draft, step, Direction.ACTION))
+    draft.announce(new_intent(draft, step, ACTION), deadline_of(draft, step, ACTION))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from amends_coordinator.core.states import (
+    RUNNING,
     Direction,
     FailurePolicy,
     Guarantee,
@@ -111,7 +112,7 @@ def settled_time(step: StepPlan, action: Intent) -> int:
 
 def abort_applies(saga: Saga) -> bool:
     """Whether an abort, or the timeout, rolls the saga back: not past the point of no return (S6, S10)."""
-    return saga.state is SagaState.RUNNING and not saga.point_of_no_return_passed
+    return saga.state is RUNNING and not saga.point_of_no_return_passed
 
 
 def soft_abort_applies(plan: Plan, step: StepPlan) -> bool:

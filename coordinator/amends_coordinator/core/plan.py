@@ -11,7 +11,7 @@ from functools import cached_property
 
 from amends_coordinator.core.answer import REJECTED_CODES
 from amends_coordinator.core.ids import DefinitionVersion, StepName
-from amends_coordinator.core.states import Direction, FailurePolicy, Guarantee, OnUnknown, StepKind
+from amends_coordinator.core.states import ACTION, Direction, FailurePolicy, Guarantee, OnUnknown, StepKind
 
 NOTHING_TO_UNDO_CODES = frozenset({"NOT_FOUND"})
 
@@ -86,7 +86,7 @@ class StepPlan:
         Raises:
             KeyError: the step has no such call; the core never asks for one that isn't there.
         """
-        if direction is Direction.ACTION:
+        if direction is ACTION:
             return self.action
         plan = self.compensation if direction is Direction.COMPENSATION else self.lookup
         if plan is None:

@@ -7,7 +7,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from amends_coordinator.core.ids import DeadLetterId, IdempotencyKey, Instant, NodeId, SagaId, StepName
-from amends_coordinator.core.states import DeadLetterReason, Direction, IntentState, Outcome, Resolution, SagaState
+from amends_coordinator.core.states import (
+    ACTION,
+    PENDING,
+    RUNNING,
+    DeadLetterReason,
+    Direction,
+    IntentState,
+    Outcome,
+    Resolution,
+    SagaState,
+)
 from amends_coordinator.core.values import quick
 
 if TYPE_CHECKING:
@@ -107,12 +117,12 @@ class Intent:
     @property
     def in_flight(self) -> bool:
         """Whether an attempt is announced and its outcome isn't recorded."""
-        return self.state is IntentState.PENDING and self.next_attempt_time is None
+        return self.state is PENDING and self.next_attempt_time is None
 
     @property
     def waiting(self) -> bool:
         """Whether the next attempt waits for its time."""
-        return self.state is IntentState.PENDING and self.next_attempt_time is not None
+        return self.state is PENDING and self.next_attempt_time is not None
 
 
 @quick
@@ -170,12 +180,12 @@ class Saga:
     @property
     def begun(self) -> bool:
         """Whether anything was ever announced for it."""
-        return bool(self.intents) or self.state is not SagaState.RUNNING
+        return bool(self.intents) or self.state is not RUNNING
 
     @property
     def steps_done(self) -> frozenset[StepName]:
         """The steps whose action succeeded, or was settled or waived by a person; those undone since are among them."""
-        actions = (intent for intent in self.intents if intent.direction is Direction.ACTION)
+        actions = (intent for intent in self.intents if intent.direction is ACTION)
         return frozenset(intent.step for intent in actions if intent.state in STEP_DONE)
 
     @property

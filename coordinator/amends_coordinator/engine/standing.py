@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from amends_coordinator.core.states import IntentState
+from amends_coordinator.core.states import PENDING
 from amends_coordinator.definitions.errors import PayloadError
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def places_of(saga: Saga) -> tuple[str, ...]:
     """The participants of the pending calls of a saga that has begun. Asked at every decision."""
     places: list[str] = []
     for intent in saga.intents:
-        if intent.state is IntentState.PENDING:
+        if intent.state is PENDING:
             place = place_of(intent.participant, intent.method)
             if place not in places:
                 places.append(place)
