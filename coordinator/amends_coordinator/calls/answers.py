@@ -10,11 +10,14 @@ from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-unty
 from amends_coordinator.core.answer import ABORT_TRAILER, SEALED_TRAILER, Answer, classify
 from amends_coordinator.core.states import Outcome
 from amends_coordinator.core.text import clean_text
+from amends_coordinator.core.values import maker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     import grpc.aio
+
+_answer = maker(Answer)
 
 STATUS_DETAILS = "grpc-status-details-bin"
 ABORT_REASON_LIMIT_BYTES = 512
@@ -45,7 +48,7 @@ def ok_answer(
             outcome=outcome, status_code="OK", message="the response's bytes don't parse as the method's response type"
         )
     abort_reason = _abort_reason(_by_key(trailers)) if trailers else None
-    return Answer(outcome=outcome, status_code="OK", response=response, abort_reason=abort_reason)
+    return _answer(outcome=outcome, status_code="OK", response=response, abort_reason=abort_reason)
 
 
 def error_answer(error: grpc.aio.AioRpcError, *, sent: Iterable[tuple[str, str]] = ()) -> Answer:

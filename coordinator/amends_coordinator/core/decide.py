@@ -91,7 +91,8 @@ def _end_attempt(draft: Draft, intent: Intent, answer: Answer) -> None:
     step = draft.plan.by_name[intent.step]
     failure: Failure | None = None
     if intent.direction is ACTION:
-        answer = heard(step.action, answer)
+        if answer.outcome is not Outcome.SUCCEEDED:
+            answer = heard(step.action, answer)
         failure = settle_action(draft, step, draft.close_attempt(intent, answer), answer)
     elif intent.direction is Direction.LOOKUP:
         failure = settle_lookup(draft, step, draft.close_attempt(intent, answer), answer)

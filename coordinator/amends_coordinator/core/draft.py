@@ -21,6 +21,7 @@ from amends_coordinator.core.saga import (
 from amends_coordinator.core.states import (
     ACTION,
     PENDING,
+    RUNNING,
     DeadLetterReason,
     Direction,
     IntentState,
@@ -264,7 +265,7 @@ class Draft:
             due_time,
             now,
             now if self._got_on else saga.progress_time,
-            now if saga.ended_time is None and saga.state.ended else saga.ended_time,
+            now if saga.state is not RUNNING and saga.state.ended and saga.ended_time is None else saga.ended_time,
         )
         return _decision(decided, records, tuple(self._effects), changed=True)
 

@@ -89,9 +89,10 @@ class Shares:
         """Count it there no longer."""
         share = self._shares[name]
         share.held -= 1
-        if share.is_blank:
-            del self._shares[name]
-        elif share.behind and not share.unanswered:
+        if not share.behind:
+            if not share.held and share.is_blank:
+                del self._shares[name]
+        elif not share.unanswered:
             limit = self._limit(share)
             if limit - share.held >= max(1, int(limit * ROOM_WORTH_A_PASS)):
                 self._room_made()

@@ -44,17 +44,15 @@ class Standing:
         """Have it count where it stands now. Where it stood already it keeps its place."""
         if names == self.names:
             return
-        kept: list[str] = []
-        for name in self._entered:
-            if name in names:
-                kept.append(name)
-            else:
+        before = self._entered
+        for name in before:
+            if name not in names:
                 self._shares.leave(name)
+        entered: list[str] = []
         turned_away: list[str] = []
         for name in names:
-            if name not in kept:
-                (kept if self._shares.enter(name) else turned_away).append(name)
-        self.names, self._entered, self.turned_away = names, tuple(kept), tuple(turned_away)
+            (entered if name in before or self._shares.enter(name) else turned_away).append(name)
+        self.names, self._entered, self.turned_away = names, tuple(entered), tuple(turned_away)
 
     def admits(self, name: str) -> bool:
         """Whether the saga may call this participant: it has its place there, or gets it now."""
