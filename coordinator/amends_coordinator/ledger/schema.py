@@ -30,7 +30,7 @@ from amends_coordinator.ledger.instants import InstantType
 if TYPE_CHECKING:
     from typing import Any
 
-REVISION = "0003"
+REVISION = "0004"
 """The schema that this release knows: the newest revision in `migrations`."""
 
 FORMAT = 1
@@ -50,11 +50,12 @@ UNFINISHED = "state IN ('COMMITTED', 'COMPENSATED') AND due_time IS NOT NULL"
 """Those of them that have something left to do all the same."""
 
 UNPURGED = (
-    "state NOT IN ('RUNNING', 'COMPENSATING', 'COMPENSATION_FAILED') AND due_time IS NULL AND NOT attention_required "
-    "AND NOT purged"
+    "state <> 'RUNNING' AND state <> 'COMPENSATING' AND state <> 'COMPENSATION_FAILED' AND due_time IS NULL "
+    "AND NOT attention_required AND NOT purged"
 )
 """The sagas that retention may empty once their time has come, as its index knows them: however many wait for a person,
-it doesn't look at them again and again. (As `IN` the states would lead SQLite to another index, as above.)
+it doesn't look at them again and again. (As `IN` the states would lead SQLite to another index, as above; as `NOT IN`
+it would make a table of the three for every row that is written.)
 """
 
 EPOCH = "1970-01-01 00:00:00.000000"

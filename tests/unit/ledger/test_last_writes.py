@@ -18,6 +18,7 @@ from amends_coordinator.ledger import last_writes, rows, schema
 from amends_coordinator.ledger.instants import instant_to_text
 from amends_coordinator.ledger.last_writes import LastWrites
 from amends_coordinator.ledger.row_by_row import UnlikeSeen
+from amends_coordinator.ledger.statements import Statements
 from amends_coordinator.ports.ledger import LedgerUnavailableError
 from tests.conformance.ledger.sagas import NODE, advanced, after, full, intent, new, saga, stored, write
 from tests.unit.ledger.databases import Fault, dialect, faulty, make_file, open_file, query
@@ -195,6 +196,29 @@ async def test_columns_that_do_not_change_are_not_written(tmp_path: Path) -> Non
     assert query(path, "SELECT count(*) FROM touched") == [(1,)]
     assert await ledger.load(value.id) == stored(changed, 3)
     await ledger.close()
+
+
+def test_no_condition_of_an_index_makes_a_table_for_each_row(tmp_path: Path) -> None:
+    """A list of three values in a condition would be a table that SQLite makes for each row of a saga it writes."""
+    sqlite = dialect(make_file(tmp_path))
+    engine = sqlite.writer_engine()
+    written: list[str] = []
+    with engine.connect() as connection:
+        driver = connection.connection.driver_connection
+        assert isinstance(driver, sqlite3.Connection)
+        driver.execute("PRAGMA foreign_keys = OFF")
+        driver.set_trace_callback(written.append)
+        statements = Statements(sqlite, engine.dialect)
+        value = saga("order-1")
+        statements.insert_saga.run(connection, [rows.saga_insert(new(value), "", as_text)])
+        statements.move_saga.run(connection, [rows.saga_move(write(value, 1), "", as_text)])
+        statements.update_saga.run(connection, [rows.saga_update(write(value, 1), "", as_text)])
+        driver.set_trace_callback(None)
+        steps = [row[1] for text in written for row in driver.execute(f"EXPLAIN {text}")]
+    engine.dispose()
+    assert len(written) == 3
+    assert steps.count("IdxInsert") > 10
+    assert "OpenEphemeral" not in steps
 
 
 async def test_starts_of_which_some_exist_share_a_batch(tmp_path: Path) -> None:
