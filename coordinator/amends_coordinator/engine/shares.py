@@ -110,7 +110,7 @@ class Shares:
 
     def heard(self, name: str, answer: Answer) -> None:
         """Tell how an attempt at a participant ended."""
-        if not _is_answer(answer):
+        if answer.outcome is not Outcome.SUCCEEDED and not _is_answer(answer):
             if answer.reason != FULL:
                 self._unanswered(name)
             return

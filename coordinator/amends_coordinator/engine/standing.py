@@ -98,13 +98,8 @@ def participants_of(saga: Saga, definition: CompiledDefinition, directory: Direc
 
 def places_of(saga: Saga) -> tuple[str, ...]:
     """The participants of the pending calls of a saga that has begun. Asked at every decision."""
-    places: list[str] = []
-    for intent in saga.intents:
-        if intent.state is PENDING:
-            place = place_of(intent.participant, intent.method)
-            if place not in places:
-                places.append(place)
-    return tuple(places)
+    places = [each.participant or _service(each.method) for each in saga.intents if each.state is PENDING]
+    return tuple(dict.fromkeys(places) if len(places) > 1 else places)
 
 
 def place_of(participant: str, method: str) -> str:
