@@ -142,6 +142,7 @@ async def on_file(count: int, repeats: int) -> dict[str, float]:
         unfinished.unlink(missing_ok=True)
         await made(FOLDER, f"sqlite:///{unfinished}", count)
         unfinished.rename(file)
+    upgrade(f"sqlite:///{file}")  # it may have stayed from an earlier release
     return await ask(FOLDER, f"sqlite:///{file}", repeats)
 
 
