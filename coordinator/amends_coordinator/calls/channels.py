@@ -14,15 +14,14 @@ import grpc.aio
 
 from amends_coordinator.calls.secrets import SecretError, Secrets
 from amends_coordinator.calls.static_channels import Material, material, open_channel
+from amends_coordinator.calls.unary_call import Calls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import TypeAlias
 
+    from amends_coordinator.calls.unary_call import Caller
     from amends_coordinator.ports.connections import StaticConnection
     from amends_coordinator.ports.ledger import InstanceRow
-
-    Method: TypeAlias = grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
 
 MOST_CHANNELS = 1_000
 
@@ -42,16 +41,22 @@ class Connection:
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self.channel = channel
         self.metadata: tuple[tuple[str, str], ...] = ()
-        self._methods: dict[str, Method] = {}
+        self._calls = Calls(channel)
+        self._callers: dict[str, Caller] = {}
 
-    def method(self, name: str) -> Method:
+    def caller(self, method: str) -> Caller:
         """What calls "package.Service/Method". Without serializers, so that bytes go out and come in as they are: what
         was stored is what is sent, and parsing is ours.
         """
-        method = self._methods.get(name)
-        if method is None:
-            method = self._methods[name] = self.channel.unary_unary(f"/{name}")
-        return method
+        caller = self._callers.get(method)
+        if caller is None:
+            caller = self._callers[method] = self._calls.caller(f"/{method}")
+        return caller
+
+    async def close(self) -> None:
+        """Close the channel; calls that are still going on are cancelled."""
+        self._calls.cancel()
+        await self.channel.close()
 
 
 def channel_options(payload_limit_bytes: int) -> list[tuple[str, str | int]]:
@@ -119,7 +124,7 @@ class Channels:
         """Close all channels; calls that are still going on are cancelled."""
         connections = tuple(self._connections.values())
         self._connections.clear()
-        await asyncio.gather(*(connection.channel.close() for connection in connections), *self._closing)
+        await asyncio.gather(*(connection.close() for connection in connections), *self._closing)
 
     def _connection(self, instance: InstanceRow) -> Connection | None:
         """The connection to an instance; None if it can't be had without a secret that isn't there."""
@@ -155,7 +160,7 @@ class Channels:
         """Participants move; channels to where they were must not pile up."""
         if len(self._connections) > MOST_CHANNELS:
             _, oldest = self._connections.popitem(last=False)
-            task = asyncio.create_task(oldest.channel.close(), name="close the channel that was used least recently")
+            task = asyncio.create_task(oldest.close(), name="close the channel that was used least recently")
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 

@@ -8,6 +8,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from amends_coordinator.calls.sending import NOT_ENOUGH_TIME_US, send
+from amends_coordinator.calls.unary_call import outer
 from amends_coordinator.core.answer import Answer
 from amends_coordinator.core.states import Outcome
 
@@ -70,7 +71,7 @@ class HandedChannels:
         if channel is None:
             return Answer(outcome=Outcome.NOT_SENT, message=self._nobody(request))
         return await send(
-            channel.unary_unary(f"/{request.method}"),
+            outer(channel.unary_unary(f"/{request.method}")),
             request,
             timeout_s=request.timeout_us / 1e6,
             ledger_name=self._ledger_name,

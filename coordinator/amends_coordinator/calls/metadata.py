@@ -33,7 +33,7 @@ class Pairs(grpc.aio.Metadata):
         return len(self._pairs)
 
 
-def call_metadata(request: CallRequest, *, ledger_name: str, action_target: str | None) -> Pairs:
+def call_metadata(request: CallRequest, *, ledger_name: str, action_target: str | None) -> list[tuple[str, str]]:
     """The metadata of one attempt. Every value is ASCII: ids, names and keys are by their patterns.
 
     Args:
@@ -58,7 +58,7 @@ def call_metadata(request: CallRequest, *, ledger_name: str, action_target: str 
         pairs.append(("traceparent", request.traceparent))
     if request.tracestate:
         pairs.append(("tracestate", request.tracestate))
-    return Pairs(pairs)
+    return pairs
 
 
 @lru_cache(maxsize=4_096)

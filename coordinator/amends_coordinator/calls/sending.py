@@ -5,21 +5,19 @@ cancelled: what it can't know is an outcome, too.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import grpc.aio
 
 from amends_coordinator.calls.answers import error_answer, ok_answer
-from amends_coordinator.calls.metadata import Pairs, call_metadata
+from amends_coordinator.calls.metadata import call_metadata
 from amends_coordinator.core.answer import Answer
 from amends_coordinator.core.states import Outcome
 from amends_coordinator.core.text import clean_text
 
 if TYPE_CHECKING:
+    from amends_coordinator.calls.unary_call import Caller
     from amends_coordinator.ports.participants import CallRequest
-
-    Method: TypeAlias = grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
-
 
 NOT_ENOUGH_TIME_US = 500
 """A call with less time than this left is not sent: some handlers would begin although nobody waits any more. Half of
@@ -27,7 +25,7 @@ the shortest timeout that a definition may have, or such a call would never be s
 
 
 async def send(
-    method: Method,
+    caller: Caller,
     request: CallRequest,
     *,
     timeout_s: float,
@@ -38,7 +36,7 @@ async def send(
     """Make one attempt.
 
     Args:
-        method: what calls the request's method, bytes in and bytes out.
+        caller: what calls the request's method.
         request: the attempt.
         timeout_s: its deadline, in seconds from now.
         ledger_name: the ledger's name; keys are scoped by it.
@@ -47,11 +45,9 @@ async def send(
     """
     metadata = call_metadata(request, ledger_name=ledger_name, action_target=_action_target(request))
     if secret:
-        metadata = Pairs([*metadata, *secret])
+        metadata.extend(secret)
     try:
-        call = method(request.request, timeout=timeout_s, metadata=metadata)
-        response: bytes | None = await call  # None, whatever the stubs say, if a broken server sent no message
-        trailers = await call.trailing_metadata()
+        response, trailers = await caller(request.request, timeout_s, metadata)
     except grpc.aio.AioRpcError as error:
         return error_answer(error, sent=secret)
     except asyncio.CancelledError:

@@ -85,7 +85,7 @@ class UnaryParticipants:
             if timeout_us < NOT_ENOUGH_TIME_US:
                 return _not_sent("the deadline came before the call could be sent")
             return await send(
-                slot.connection.method(request.method),
+                slot.connection.caller(request.method),
                 request,
                 timeout_s=timeout_us / 1e6,
                 ledger_name=self._ledger_name,
