@@ -16,6 +16,7 @@ from amends_coordinator.ledger.plans import Plans
 from amends_coordinator.ports.ledger import ROOMY, Room
 from amends_coordinator.ports.listing import SagaFilter
 from tests.conformance.ledger.sagas import NODE, advanced, after, full, new, plan_of, saga, write
+from tests.docs.pages import CHECKOUT
 from tests.unit.ledger.databases import dialect, make_file, open_file, query
 
 
@@ -76,6 +77,16 @@ def test_retention_uses_the_index_of_what_is_still_whole(tmp_path: Path) -> None
     """A million ended sagas that are young, or emptied already, cost a look for old ones nothing."""
     found = plan_for(make_file(tmp_path), lambda connection: purge.purge(connection, ended_before=after(1), limit=5))
     assert found == "SEARCH saga USING INDEX ix_saga_retention (ended_time<?)"
+
+
+def test_what_is_left_to_empty_is_counted_by_its_index(tmp_path: Path) -> None:
+    """docs/operating.md: whoever asks how much is still to do holds nobody up, however many sagas there are. An index
+    with a condition is found only by the very words of it.
+    """
+    page = (CHECKOUT / "docs" / "operating.md").read_text("utf-8").partition("\n## Retention\n")[2]
+    question = page.partition("```sql\n")[2].partition("```")[0]
+    found = plan_for(make_file(tmp_path), lambda connection: connection.exec_driver_sql(question))
+    assert found == "SCAN saga USING INDEX ix_saga_retention"
 
 
 def test_releasing_looks_at_active_sagas_only(tmp_path: Path) -> None:
