@@ -11,12 +11,20 @@ import pytest
 
 from amends_coordinator.calls import unary_call
 from amends_coordinator.calls.channels import Connection
+from amends_coordinator.calls.sending import send
+from amends_coordinator.core.answer import Answer
+from amends_coordinator.core.states import Outcome
+from tests.scenarios.frames import Wire, message, wire_server
+from tests.unit.calls.servers import compensation
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
 METHOD = "shop.Desk/Sell"
 TIMEOUT_S = 30.0
+
+OK, NO, ODD = ((b"grpc-status", b"0"),), ((b"grpc-status", b"9"),), ((b"grpc-status", b"99"),)
+SEALED = (b"amends-sealed", b"1")
 
 
 class Desk(grpc.GenericRpcHandler):
@@ -139,3 +147,55 @@ async def test_nobody_listens(way: None) -> None:
     assert gone.value.code() is grpc.StatusCode.UNAVAILABLE
     assert gone.value.details()
     await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("wire", "outcome", "code"),
+    [
+        (Wire(trailers=OK), Outcome.UNKNOWN, "OK"),
+        (Wire(body=message(b"a", length=9), trailers=OK), Outcome.UNKNOWN, "OK"),
+        (Wire(body=message(b"a"), reset=0), Outcome.UNKNOWN, "INTERNAL"),
+        (Wire(body=message(b"a"), trailers=(*NO, SEALED)), Outcome.REJECTED_SEALED, "FAILED_PRECONDITION"),
+        (Wire(body=message(b"a"), trailers=(*ODD, SEALED)), Outcome.UNKNOWN, ""),
+    ],
+    ids=["no message", "half a message", "no status", "a message and a no", "a code that there isn't"],
+)
+async def test_what_no_grpc_library_would_say(way: None, wire: Wire, outcome: Outcome, code: str) -> None:
+    """S4: only a whole message with OK is a success, and only a code that is a clear no is one."""
+    async with wire_server(wire) as address:
+        connection = Connection(grpc.aio.insecure_channel(address))
+        answer = await ask(connection)
+        await connection.close()
+    assert (answer.outcome, answer.status_code, answer.response) == (outcome, code, None)
+
+
+@pytest.mark.parametrize("turns", [*range(8), 20, 50])
+async def test_a_call_is_cut_at_any_moment(desk: tuple[Desk, Connection], turns: int) -> None:
+    """A task that is cancelled ends so, and one whose channel is closed goes on, however far the call has come."""
+    _, connection = desk
+    cancelled, closed = asyncio.create_task(ask(connection, b"wait")), asyncio.create_task(ask(connection, b"wait"))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    cancelled.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    await connection.close()
+    answer = await asyncio.wait_for(closed, TIMEOUT_S)
+    assert answer.outcome is Outcome.UNKNOWN
+    assert "closed" in answer.message
+
+
+async def test_what_grpc_refuses_to_send(desk: tuple[Desk, Connection]) -> None:
+    """Metadata that isn't ASCII fails that call only, with an answer that proves nothing and repeats no secret."""
+    _, connection = desk
+    refused = await ask(connection, secret=(("x-token", "gehe\u0131m"),))
+    assert refused.outcome is Outcome.UNKNOWN
+    assert "gehe" not in refused.message
+    assert (await ask(connection)).outcome is Outcome.SUCCEEDED
+
+
+async def ask(connection: Connection, request: bytes = b"abc", *, secret: tuple[tuple[str, str], ...] = ()) -> Answer:
+    """What one attempt is answered."""
+    attempt = compensation()._replace(request=request)
+    caller = connection.caller(METHOD)
+    return await send(caller, attempt, timeout_s=TIMEOUT_S, ledger_name="t", limit_bytes=1 << 20, secret=secret)
