@@ -19,7 +19,7 @@ from sqlalchemy import (
     any_,
     bindparam,
     func,
-    text,
+    literal_column,
     update,
 )
 from sqlalchemy import select as select_from
@@ -64,7 +64,7 @@ class Arrays:
     ) -> ColumnStatement:
         """See the protocol."""
         given = _given(table, columns)
-        values = [*[given.c[name] for name in columns], *map(text, constants.values())]
+        values = [*[given.c[name] for name in columns], *map(literal_column, constants.values())]
         rows = insert(table).from_select([*columns, *constants], select_from(*values))
         excluded = {name: rows.excluded[name] for name in changed}
         return self._statement(rows.on_conflict_do_update(index_elements=list(key), set_=excluded), columns)

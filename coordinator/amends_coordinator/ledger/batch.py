@@ -188,7 +188,8 @@ class Transaction:
     def _put_intents(self, passed: Sequence[DecisionRows]) -> None:
         self._statements.put_intent.run(self._connection, [row for rows in passed for row in rows.intents.whole])
         settled = [row for rows in passed for row in rows.intents.settled]
-        self._statements.settle_intent.run(self._connection, settled)
+        if self._statements.settle_intent.run(self._connection, settled) != len(settled):
+            raise LookupError("a call that the ledger held is not there any more: somebody has removed its row")
         announced = [row for rows in passed for row in rows.intents.announced]
         self._statements.announce_intent.run(self._connection, announced)
 

@@ -19,7 +19,7 @@ from amends_coordinator.ledger.instants import instant_to_text
 from amends_coordinator.ledger.last_writes import LastWrites
 from amends_coordinator.ledger.row_by_row import UnlikeSeen
 from amends_coordinator.ledger.statements import Statements
-from amends_coordinator.ports.ledger import LedgerUnavailableError
+from amends_coordinator.ports.ledger import LedgerUnavailableError, WriteRefusedError
 from tests.conformance.ledger.sagas import NODE, advanced, after, full, intent, new, saga, stored, write
 from tests.unit.ledger.databases import Fault, dialect, faulty, make_file, open_file, query
 from tests.waiting import eventually
@@ -169,6 +169,26 @@ async def test_a_write_that_was_never_stored_is_not_built_upon(tmp_path: Path) -
     again = replace(passed, updated_time=after(3))
     assert await ledger.append(write(again, 2)) == 3
     assert await ledger.load(value.id) == stored(again, 3)
+    await ledger.close()
+
+
+async def test_an_answer_whose_call_was_removed_is_refused(tmp_path: Path) -> None:
+    """S11: somebody has removed the row of a call by hand: its answer is not taken for written, others are, and whoever
+    looks at the saga anew can go on.
+    """
+    path = make_file(tmp_path)
+    ledger = await open_file(path)
+    value, other = saga("order-1"), saga("order-2")
+    await ledger.start(new(value))
+    await ledger.start(new(other))
+    with closing(sqlite3.connect(path, timeout=10)) as outside, outside:
+        outside.execute("DELETE FROM intent WHERE saga_id = 'order-1'")
+    lost, kept = (advanced(each, "authorize", time=after(1)) for each in (value, other))
+    answers = await asyncio.gather(ledger.append(write(lost, 1)), ledger.append(write(kept, 1)), return_exceptions=True)
+    assert isinstance(answers[0], WriteRefusedError)
+    assert "removed its row" in str(answers[0])
+    assert answers[1] == 2
+    assert await ledger.load(other.id) == stored(kept, 2)
     await ledger.close()
 
 
