@@ -187,15 +187,18 @@ class CoordinatorCalls:
                 answer = await next(attempts)()
             except CALL_ENDS as ended:
                 error = self._told(ended, doing)
-                if error is None:
-                    raise
-                if not isinstance(error, CoordinatorUnavailableError) or error.status_code not in PASSES:
-                    raise error from ended
-                pauses = Pauses() if pauses is None else pauses
-                pause_s = pauses.next_s(error.retry_delay)
-                if asyncio.get_running_loop().time() + pause_s > give_up_at:
-                    raise error from ended
-                self.notices.unheard(error)
+                try:
+                    if error is None:
+                        raise
+                    if not isinstance(error, CoordinatorUnavailableError) or error.status_code not in PASSES:
+                        raise error from ended
+                    pauses = Pauses() if pauses is None else pauses
+                    pause_s = pauses.next_s(error.retry_delay)
+                    if asyncio.get_running_loop().time() + pause_s > give_up_at:
+                        raise error from ended
+                    self.notices.unheard(error)
+                finally:
+                    del error  # or it and what it passes through, requests too, hold each other in memory
             else:
                 self.notices.heard()
                 return answer
@@ -244,9 +247,12 @@ class CoordinatorCalls:
             yield
         except CALL_ENDS as ended:
             error = self._told(ended, doing)
-            if error is None:
-                raise
-            raise error from ended
+            try:
+                if error is None:
+                    raise
+                raise error from ended
+            finally:
+                del error  # as above
 
     def _told(self, ended: BaseException, doing: str) -> AmendsError | None:
         """What the caller is told of how a call ended; None: it was cancelled itself."""

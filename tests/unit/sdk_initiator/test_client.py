@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import uuid
+import weakref
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from typing import Any, cast
@@ -409,6 +411,21 @@ async def test_refusals_become_errors_with_reason_fields_and_next_step(
         assert next_step in caught.value.what_to_do
         assert caught.value.status_code is refusal.code
         assert caught.value.fields == ((FieldFault("steps[1].after", "no step 'x'"),) if bad in refusal.details else ())
+
+
+async def test_an_error_that_was_handled_is_gone(client: SagaClient, coordinator: TellingCoordinator) -> None:
+    """L2: whoever is refused again and again doesn't fill the memory with requests until they are looked for there."""
+    gc.collect()
+    gc.disable()
+    try:
+        coordinator.refusals.append(Refusal(grpc.StatusCode.INTERNAL))
+        with pytest.raises(CoordinatorError) as caught:
+            await client.get("trip-1")
+        refused = weakref.ref(caught.value)
+        del caught
+        assert refused() is None
+    finally:
+        gc.enable()
 
 
 async def test_the_text_of_an_error_says_everything_once(client: SagaClient, coordinator: TellingCoordinator) -> None:
