@@ -42,10 +42,10 @@ def message(data: bytes, *, compressed: int = 0, length: int | None = None) -> b
 @asynccontextmanager
 async def tcp_server(talk: Talk) -> AsyncGenerator[str]:
     """A server that hands every connection to `talk`; yields its address, and closes what is open at the end."""
-    talking: set[asyncio.Task[None]] = set()
+    talking: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        talking.add(asyncio.create_task(_talk(talk, reader, writer)))
+        talking[asyncio.create_task(_talk(talk, reader, writer))] = writer
 
     server = await asyncio.start_server(accept, "127.0.0.1", 0)
     try:
@@ -55,6 +55,8 @@ async def tcp_server(talk: Talk) -> AsyncGenerator[str]:
         for task in talking:
             task.cancel()
         await asyncio.gather(*talking, return_exceptions=True)
+        for writer in talking.values():
+            writer.close()  # of one that was cancelled before it began to talk
 
 
 @asynccontextmanager

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from amends_coordinator.calls.unary import UnaryParticipants
 from amends_coordinator.core.states import Outcome
 from amends_coordinator.system import SystemClock
+from tests.scenarios.frames import tcp_server
 from tests.unit.calls.servers import compensation
 from tests.unit.calls.test_action_target import Directory
 
@@ -32,24 +33,20 @@ def frame(kind: int, *, flags: int = 0, stream: int = 0, payload: bytes = b"") -
 async def refusing(begun: list[int]) -> AsyncGenerator[str]:
     """Speaks as much HTTP/2 as it takes to say of every stream that it came too late; remembers them."""
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(asyncio.IncompleteReadError, ConnectionError):
-            await reader.readexactly(PREFACE_BYTES)
-            writer.write(frame(SETTINGS))
-            while True:
-                size, kind, flags, stream = struct.unpack("!3sBBI", await reader.readexactly(9))
-                payload = await reader.readexactly(int.from_bytes(size, "big"))
-                if kind in (SETTINGS, PING) and not flags & ACKNOWLEDGED:
-                    writer.write(frame(kind, flags=ACKNOWLEDGED, payload=payload if kind == PING else b""))
-                if kind == HEADERS:
-                    begun.append(stream)
-                    writer.write(frame(GOAWAY, payload=NOTHING_WAS_DONE))
-        writer.close()
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(PREFACE_BYTES)
+        writer.write(frame(SETTINGS))
+        while True:
+            size, kind, flags, stream = struct.unpack("!3sBBI", await reader.readexactly(9))
+            payload = await reader.readexactly(int.from_bytes(size, "big"))
+            if kind in (SETTINGS, PING) and not flags & ACKNOWLEDGED:
+                writer.write(frame(kind, flags=ACKNOWLEDGED, payload=payload if kind == PING else b""))
+            if kind == HEADERS:
+                begun.append(stream)
+                writer.write(frame(GOAWAY, payload=NOTHING_WAS_DONE))
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server:
-        host, port = server.sockets[0].getsockname()
-        yield f"{host}:{port}"
+    async with tcp_server(talk) as address:
+        yield address
 
 
 async def test_a_call_that_came_too_late_is_not_tried_again_by_grpc() -> None:
