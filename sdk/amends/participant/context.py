@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
@@ -142,6 +143,12 @@ FACTS = (
 """What two contexts of the same attempt have in common."""
 
 
+_known_as: Callable[[tuple[str, str]], Hashable] = hash if sys.hash_info.width >= 64 else tuple
+"""What stands for a ledger's name and a key in this process: 64 bits of both, with a secret of the process, so that
+nobody meets another key with the same number by chance. Where Python's hashes are shorter than that, both themselves.
+"""
+
+
 def _no_deadline() -> float | None:
     return None
 
@@ -152,8 +159,7 @@ class StepContext:
     Attributes:
         state: what changes while the call is carried out.
         remaining: seconds until the call's deadline, as gRPC says it.
-        ledger_key: what this process knows the call by: 64 bits of ledger and key, with a secret of the process, so
-            that nobody meets another key with the same number by chance.
+        ledger_key: what this process knows the call by, see `_known_as`.
         ledger_key_of_action: the same of the action that a compensation or a lookup is about; None on an action.
     """
 
@@ -189,9 +195,9 @@ class StepContext:
         target, step_time = text_in(said, ACTION_TARGET), text_in(said, STEP_TIME)
         self._target = _word(_TARGETS, target) if target else None
         self._step_time = datetime.fromisoformat(step_time) if step_time else None
-        self.ledger_key = hash((texts[LEDGER], texts[KEY]))
+        self.ledger_key = _known_as((texts[LEDGER], texts[KEY]))
         action_key = text_in(said, ACTION_KEY)
-        self.ledger_key_of_action = hash((texts[LEDGER], action_key)) if action_key else None
+        self.ledger_key_of_action = _known_as((texts[LEDGER], action_key)) if action_key else None
 
     @property
     def attempt(self) -> int:

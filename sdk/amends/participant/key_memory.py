@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import OrderedDict
+from collections.abc import Hashable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
@@ -35,9 +36,9 @@ class KeyMemory:
     def __init__(self, limit: int = REMEMBERED_KEYS) -> None:
         self._limit = limit
         self._lock = threading.Lock()
-        self._running: dict[int, int] = {}
-        self._waiting: dict[int, list[Future[None]]] = {}
-        self._ended: OrderedDict[int, int] = OrderedDict()
+        self._running: dict[Hashable, int] = {}
+        self._waiting: dict[Hashable, list[Future[None]]] = {}
+        self._ended: OrderedDict[Hashable, int] = OrderedDict()
 
     def begin(self, step: StepContext, method: str, request: bytes) -> Future[None] | None:
         """Note that a call is carried out, until `end`; or, where another call is in its way, what is done when that
@@ -89,7 +90,7 @@ class KeyMemory:
             if waiting.set_running_or_notify_cancel():
                 waiting.set_result(None)
 
-    def _remember(self, key: int, fingerprint: int) -> None:
+    def _remember(self, key: Hashable, fingerprint: int) -> None:
         self._ended[key] = fingerprint
         self._ended.move_to_end(key)
         if len(self._ended) > self._limit:

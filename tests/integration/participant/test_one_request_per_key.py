@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
 
+from amends.participant import context
 from amends.participant.context import StepContext
 from amends.participant.key_memory import KeyInUseError, KeyMemory, wait_in_thread, wait_on_loop
 from shop.inventory.v1.inventory_pb2 import ReserveRequest, ReserveResponse
@@ -147,6 +149,23 @@ async def test_the_memory_is_bounded_and_running_calls_never_fall_out_of_it() ->
     await asyncio.sleep(0)
     memory.end(step("runs"))
     await copy
+
+
+@pytest.mark.parametrize("known_as", [hash, tuple])
+def test_f06_a_key_is_known_by_its_number_or_where_that_is_short_by_itself(
+    known_as: Callable[[tuple[str, str]], Hashable], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F06: one request per key also on a Python whose hashes have 32 bits, where two of many keys may share one."""
+    monkeypatch.setattr(context, "_known_as", known_as)
+    memory = KeyMemory()
+    first = step("order-1")
+    assert isinstance(first.ledger_key, int if known_as is hash else tuple)
+    begin(memory, first)
+    assert memory.begin(undo("order-1"), RESERVE, b"ten") is not None  # it waits for its action
+    memory.end(first)
+    begin(memory, step("order-2"), b"eleven")
+    with pytest.raises(KeyInUseError):
+        begin(memory, step("order-1"), b"eleven")
 
 
 def test_a_copy_in_a_thread_waits_and_gives_up_at_its_deadline() -> None:
