@@ -31,6 +31,7 @@ from shop.payments.v1.payments_pb2 import (
     VoidResponse,
 )
 from shop.payments.v1.payments_pb2_grpc import PaymentsServiceServicer, PaymentsServiceStub
+from tests.engines import closed
 
 # Nothing listens there; a participant serves all the same while it looks for its coordinator.
 NO_COORDINATOR = "127.0.0.1:1"
@@ -255,13 +256,13 @@ class Rig:
             try:
                 yield sessionmaker(engine)
             finally:
-                engine.dispose()
+                await closed(engine)
         else:
             async_engine = create_async_engine(with_driver(self.url, asynchronous=True))
             try:
                 yield async_sessionmaker(async_engine)
             finally:
-                await async_engine.dispose()
+                await closed(async_engine)
 
     async def purge(self) -> None:
         """Forget everything older than two hours, as an operator has done it."""

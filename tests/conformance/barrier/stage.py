@@ -20,6 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Session, sessionmaker
 
 from amends import ParticipantServer, barrier, current_step
+from tests.engines import closed
 from timeline.v1 import timeline_pb2 as pb
 from timeline.v1.timeline_pb2_grpc import BarrierServiceServicer
 
@@ -290,15 +291,17 @@ class Rig:
 async def rig_at(url: str, *, plain: bool, **pool: Any) -> AsyncGenerator[Rig]:  # Any: whatever an engine takes
     """A rig on a database that has its tables; `url` is for SQLAlchemy's synchronous engines."""
     outside = create_engine(url, pool_pre_ping=True)
-    if plain:
-        engine = create_engine(url, **pool)
-        yield Rig(bound=engine, outside=outside, sessions=sessionmaker(engine))
-        engine.dispose()
-    else:
-        async_engine = create_async_engine(url.replace("sqlite:", "sqlite+aiosqlite:"), **pool)
-        yield Rig(bound=async_engine, outside=outside, sessions=async_sessionmaker(async_engine))
-        await async_engine.dispose()
-    outside.dispose()
+    bound = (
+        create_engine(url, **pool)
+        if plain
+        else create_async_engine(url.replace("sqlite:", "sqlite+aiosqlite:"), **pool)
+    )
+    sessions = sessionmaker(bound) if isinstance(bound, Engine) else async_sessionmaker(bound)
+    try:
+        yield Rig(bound=bound, outside=outside, sessions=sessions)
+    finally:
+        await closed(bound)
+        outside.dispose()
 
 
 def make_tables(engine: Engine) -> None:

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from amends import outbox
 from amends.outbox.tables import OUTBOX
 from tests.conformance.combinations import combinations
+from tests.engines import closed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -94,8 +95,8 @@ class Rig:
 
     async def close(self) -> None:
         """Let go of the database."""
-        self.sync_engine.dispose()
-        await self.async_engine.dispose()
+        await closed(self.sync_engine)
+        await closed(self.async_engine)
 
 
 def say(session: Session | AsyncSession, key: str, text: str, *, topic: str = "orders") -> str:
