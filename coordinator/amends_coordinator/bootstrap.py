@@ -149,8 +149,13 @@ async def _serve_once(
     exports: Exports | None,
 ) -> None:
     """Run one incarnation."""
-    batch_written = None if exports is None else exports.metrics.batch_written
-    ledger = open_ledger(settings.ledger_url, lease_s=settings.lease_ttl_s, batch_written=batch_written)
+    metrics = None if exports is None else exports.metrics
+    ledger = open_ledger(
+        settings.ledger_url,
+        lease_s=settings.lease_ttl_s,
+        batch_written=None if metrics is None else metrics.batch_written,
+        letters_opened=None if metrics is None else metrics.letters_opened,
+    )
     coordinator = Coordinator(settings, ledger=ledger, tell=tell, exports=exports)
     grace_s = settings.stop_grace_s
     try:

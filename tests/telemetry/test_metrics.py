@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -105,6 +107,32 @@ async def test_outcome_counters_equal_the_ledgers_counts(sink: Receiver, tmp_pat
         await sink.until(lambda _: ended("compensated") == 22, "the repaired sagas counted")
         await sink.until(lambda _: sink.value("amends.dead_letter.open") == 0, "no open dead letter")
         assert ended("compensation_failed") == 2
+
+
+DAMAGE = (
+    "UPDATE intent SET state = 'SULKING' WHERE saga_id = 'a-state'",
+    "UPDATE saga SET format = 99 WHERE id = 'a-format'",
+    "UPDATE saga SET input = x'ff' WHERE id = 'an-input'",
+)
+"""What the ledger can't make sense of when it claims, what it doesn't know when it is opened, and what only the driver
+finds out."""
+
+
+async def test_dead_letters_of_what_nobody_can_read_are_counted(sink: Receiver, tmp_path: Path) -> None:
+    """L2: whoever opens a dead letter, the counter has it, and has it once: it equals the ledger's count."""
+    async with raw_steps({"a": [Reply(delay_s=60)]}) as participant:
+        async with inside(tmp_path, **settings(sink)) as coordinator:
+            await coordinator.announce("steps", participant.address)
+            for saga_id in ("a-state", "a-format", "an-input"):
+                await coordinator.client.start(steps("a", "b"), ScenarioInput(amount=1), saga_id=saga_id)
+        with closing(sqlite3.connect(tmp_path / "ledger.db", timeout=10)) as outside, outside:
+            for statement in DAMAGE:
+                assert outside.execute(statement).rowcount == 1
+        participant.plan["a/action"] = [Reply()]
+        async with inside(tmp_path, **settings(sink)):
+            await sink.until(lambda it: it.value("amends.dead_letter.open") == 3, "three open dead letters")
+            await sink.exported_again()
+            assert sink.value("amends.dead_letter.opened", reason="unreadable") == 3
 
 
 async def retry_all(coordinator: Inside) -> None:

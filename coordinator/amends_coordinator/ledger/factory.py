@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from amends_coordinator.ledger.dialect import SqlDialect
     from amends_coordinator.ports.ledger import Ledger
+    from amends_coordinator.ports.repairs import LettersOpened
 
 MEMORY_URL = "memory:"
 
@@ -28,7 +29,11 @@ _POSTGRESQL = frozenset({"postgresql", "postgres", "postgresql+psycopg"})
 
 
 def open_ledger(
-    url: str, *, lease_s: float = DEFAULT_LEASE_S, batch_written: Callable[[int, float], None] | None = None
+    url: str,
+    *,
+    lease_s: float = DEFAULT_LEASE_S,
+    batch_written: Callable[[int, float], None] | None = None,
+    letters_opened: LettersOpened | None = None,
 ) -> Ledger:
     """The adapter that a URL means; it isn't opened yet.
 
@@ -37,15 +42,16 @@ def open_ledger(
             takes as its query, for example `?sslmode=verify-full`.
         lease_s: how long a node that shows no sign of life keeps its rights.
         batch_written: is told, in another thread, how many decisions were committed together, and in how many seconds.
+        letters_opened: is told of dead letters that aren't part of a decision: for what reason, and how many.
 
     Raises:
         LedgerError: the URL names no adapter. The message never contains a password.
     """
     if url == MEMORY_URL:
-        return MemoryLedger()
+        return MemoryLedger(letters_opened=letters_opened)
     from amends_coordinator.ledger.sql import SqlLedger
 
-    return SqlLedger(dialect_of(url, lease_s=lease_s), batch_written=batch_written)
+    return SqlLedger(dialect_of(url, lease_s=lease_s), batch_written=batch_written, letters_opened=letters_opened)
 
 
 def dialect_of(url: str, *, lease_s: float = DEFAULT_LEASE_S) -> SqlDialect:

@@ -89,6 +89,8 @@ class MemoryRepairs(MemoryAccess):
             opened_time=now,
         )
         _change(record, replace(record.stored.saga, dead_letters=(*known, letter), updated_time=now))
+        if self._letters_opened is not None:
+            self._letters_opened(reason, 1)
         return letter.id
 
     async def load_dead_letter(self, letter_id: DeadLetterId) -> FoundLetter | None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from amends_coordinator.core.ids import DeadLetterId
     from amends_coordinator.core.plan import Plan
     from amends_coordinator.core.states import Direction
+    from amends_coordinator.ports.repairs import LettersOpened
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,10 +81,13 @@ class MemoryStore:
 
 
 class MemoryAccess:
-    """A `MemoryStore` (a new one unless given) and the node that has opened it."""
+    """A `MemoryStore` (a new one unless given) and the node that has opened it. `letters_opened` is told of each dead
+    letter that isn't part of a decision.
+    """
 
-    def __init__(self, store: MemoryStore | None = None) -> None:
+    def __init__(self, store: MemoryStore | None = None, *, letters_opened: LettersOpened | None = None) -> None:
         self.store = store if store is not None else MemoryStore()
+        self._letters_opened = letters_opened
         self._node: NodeId | None = None
         self._make_plan: Callable[[StoredDefinition], Plan] | None = None
         self._plans: dict[tuple[str, DefinitionVersion], Plan] = {}

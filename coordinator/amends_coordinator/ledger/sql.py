@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         Write,
     )
     from amends_coordinator.ports.listing import SagaFilter
+    from amends_coordinator.ports.repairs import LettersOpened
 
 UNREADABLE_PAUSE_US = 60_000_000
 """How much later a saga that can't be read is due again."""
@@ -89,6 +90,7 @@ class SqlLedger(SqlRepairs):
         patience_s: how long a call waits for a database that fails, before it raises `LedgerUnavailableError`.
         batch_written: is told in the writer's thread how many decisions were committed together, and in how many
             seconds.
+        letters_opened: is told on the event loop of each dead letter that isn't part of a decision.
     """
 
     def __init__(
@@ -98,8 +100,10 @@ class SqlLedger(SqlRepairs):
         read_connections: int = 5,
         patience_s: float = 5.0,
         batch_written: BatchWritten | None = None,
+        letters_opened: LettersOpened | None = None,
     ) -> None:
         self._dialect = dialect
+        self._letters_opened = letters_opened
         self._batch_written = batch_written
         self._read_connections = read_connections
         self._patience_s = patience_s

@@ -15,7 +15,7 @@ from amends_coordinator.ports.ledger import LedgerUnavailableError, SupersededEr
 from amends_coordinator.ports.repairs import AbortAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         LetterFilter,
         LetterGroup,
         LetterPage,
+        LettersOpened,
         NodeRow,
     )
 
@@ -51,11 +52,25 @@ class Access(Protocol):
     pool: ReadPool
 
 
+class _Opening:
+    """Opens dead letters as a task of the writer. That may run more than once: one that it opened before the answer to
+    a commit was lost is its own, too.
+    """
+
+    def __init__(self, put: Callable[[Connection], Iterable[DeadLetterId | None]]) -> None:
+        self._put = put
+        self.opened: set[DeadLetterId] = set()
+
+    def __call__(self, connection: Connection) -> None:
+        self.opened.update(letter_id for letter_id in self._put(connection) if letter_id is not None)
+
+
 class SqlRepairs(ABC):
     """See the module."""
 
     _dialect: SqlDialect
     _patience_s: float
+    _letters_opened: LettersOpened | None
 
     @abstractmethod
     def _opened(self) -> Access:
@@ -90,12 +105,11 @@ class SqlRepairs(ABC):
         self, saga_id: SagaId, *, reason: DeadLetterReason, last_error: str, now: Instant
     ) -> DeadLetterId | None:
         """See the port."""
-        return await self._patiently(
-            saga_id,
-            lambda connection: verbs.put_dead_letter(
-                connection, saga_id, reason=reason, last_error=last_error, now=now
-            ),
-        )
+        put = partial(verbs.put_dead_letter, saga_id=saga_id, reason=reason, last_error=last_error, now=now)
+        opening = _Opening(lambda connection: [put(connection)])
+        await self._patiently(saga_id, opening)
+        self._tell_opened(reason, opening.opened)
+        return next(iter(opening.opened), None)
 
     async def tell_unreadable(self, errors: Mapping[SagaId, UnreadableSagaError], now: Instant) -> None:
         """Open a dead letter for each of these sagas, a slice in a transaction; the next claim does it for one whose
@@ -105,7 +119,9 @@ class SqlRepairs(ABC):
         for start in range(0, len(told), TOLD_AT_ONCE):
             part = dict(told[start : start + TOLD_AT_ONCE])
             put = partial(verbs.put_dead_letters, errors=part, reason=DeadLetterReason.UNREADABLE, now=now)
-            await self._opened().writer.run(put)
+            opening = _Opening(put)
+            await self._opened().writer.run(opening)
+            self._tell_opened(DeadLetterReason.UNREADABLE, opening.opened)
 
     async def load_dead_letter(self, letter_id: DeadLetterId) -> FoundLetter | None:
         """See the port."""
@@ -134,6 +150,10 @@ class SqlRepairs(ABC):
     async def list_nodes(self) -> Sequence[NodeRow]:
         """See the port."""
         return await self._opened().pool.run(dead_letters.nodes)
+
+    def _tell_opened(self, reason: DeadLetterReason, opened: set[DeadLetterId]) -> None:
+        if opened and self._letters_opened is not None:
+            self._letters_opened(reason, len(opened))
 
     async def _patiently(self, saga_id: SagaId, task: Callable[[Connection], T]) -> T:
         """Run a task of the writer; one whose row somebody keeps locked is tried again, and others go on meanwhile."""

@@ -136,11 +136,13 @@ def put_dead_letter(
 
 def put_dead_letters(
     connection: Connection, *, errors: Mapping[SagaId, str], reason: DeadLetterReason, now: Instant
-) -> None:
+) -> list[DeadLetterId | None]:
     """The same for several sagas, with what happened to each; those whose rows somebody keeps locked are left out."""
+    opened: list[DeadLetterId | None] = []
     for saga_id, last_error in errors.items():
         with suppress(SagaLockedError):
-            put_dead_letter(connection, saga_id, reason=reason, last_error=last_error, now=now)
+            opened.append(put_dead_letter(connection, saga_id, reason=reason, last_error=last_error, now=now))
+    return opened
 
 
 def _locked(connection: Connection, saga_id: SagaId) -> RowMapping | None:

@@ -12,12 +12,12 @@ Beside the guarantees of `ports.ledger`:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from amends_coordinator.core.ids import DeadLetterId, Instant, NodeId, SagaId
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from amends_coordinator.core.saga import DeadLetter, Failure
     from amends_coordinator.core.states import DeadLetterReason
@@ -114,6 +114,10 @@ class NodeRow:
     started_time: Instant
     heartbeat_time: Instant | None
     fenced: bool
+
+
+LettersOpened: TypeAlias = "Callable[[DeadLetterReason, int], None]"
+"""Is told that so many dead letters were opened without a decision, as `Repairs.put_dead_letter` does it."""
 
 
 class Repairs(Protocol):

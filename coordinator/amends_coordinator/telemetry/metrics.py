@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import Meter
 
     from amends_coordinator.core.saga import Attempt, DeadLetter, Intent, Saga
+    from amends_coordinator.core.states import DeadLetterReason
     from amends_coordinator.telemetry.gauges import Gauges
 
 LABELS_KEPT = 1_000
@@ -170,7 +171,11 @@ class Metrics:
 
     def dead_letter_opened(self, letter: DeadLetter) -> None:
         """A person is needed."""
-        self._opened.add(1, {names.LABEL_REASON: letter.reason.value.lower()})
+        self.letters_opened(letter.reason, 1)
+
+    def letters_opened(self, reason: DeadLetterReason, count: int) -> None:
+        """People are needed, for sagas that nobody can decide on."""
+        self._opened.add(count, {names.LABEL_REASON: reason.value.lower()})
 
     def attempt_ended(self, intent: Intent, attempt: Attempt, ended_us: int) -> None:
         """An attempt has ended."""

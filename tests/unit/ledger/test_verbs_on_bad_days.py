@@ -11,12 +11,13 @@ from typing import LiteralString, TypeAlias
 import pytest
 
 from amends_coordinator.core.ids import SagaId
+from amends_coordinator.core.states import DeadLetterReason
 from amends_coordinator.ledger.sql import SqlLedger
-from amends_coordinator.ports.ledger import LedgerUnavailableError
-from tests.conformance.ledger.sagas import advanced, after, new, saga
+from amends_coordinator.ports.ledger import LedgerUnavailableError, UnreadableSagaError
+from tests.conformance.ledger.sagas import DEFINITION, NODE, advanced, after, new, plan_of, saga
 from tests.conformance.ledger.sagas import write as decision
 from tests.conformance.ledger.verbs import cause, entry, parked, put, retried, write
-from tests.unit.ledger.databases import Fault, faulty, make_file, open_file
+from tests.unit.ledger.databases import Fault, dialect, faulty, make_file, open_file
 from tests.unit.ledger.servers import lose_answer, open_server, operator, times
 
 SAGA = SagaId("order-1")
@@ -69,6 +70,28 @@ async def test_a_verbs_commit_answer_is_lost(database: str, request: pytest.Fixt
         assert await ledger.append_verb(write(retried(value, time=after(9)), 2), entry("order-1")) == 3
         assert len((await ledger.list_audit_entries(SAGA, limit=5, before=None)).entries) == 1
         assert ledger.statistics.sent_again == 1
+
+
+async def test_a_dead_letter_is_told_once_though_its_commit_answer_is_lost(tmp_path: Path) -> None:
+    """Rule 4, L2: what was opened before the answer was lost is the asker's own, and is told as one."""
+    fault, told = Fault(), list[tuple[DeadLetterReason, int]]()
+    path = make_file(tmp_path)
+    ledger = SqlLedger(
+        dialect(path, factory=faulty(fault)), letters_opened=lambda reason, count: told.append((reason, count))
+    )
+    await ledger.open(NODE, plans=plan_of)
+    await ledger.put_definition(DEFINITION)
+    failed, unreadable = DeadLetterReason.DRIVER_FAILED, DeadLetterReason.UNREADABLE
+    await ledger.start(new(saga("order-1")))
+    fault.after = 1
+    opened = await ledger.put_dead_letter(SAGA, reason=failed, last_error="boom", now=after(3))
+    assert opened == "order-1/-/-/1"
+    assert await ledger.put_dead_letter(SAGA, reason=failed, last_error="boom", now=after(4)) is None
+    fault.after = 1
+    await ledger.tell_unreadable({SAGA: UnreadableSagaError("odd")}, after(5))
+    await ledger.tell_unreadable({SAGA: UnreadableSagaError("odd")}, after(6))
+    assert told == [(failed, 1), (unreadable, 1)]
+    await ledger.close()
 
 
 @pytest.mark.timeline
