@@ -29,7 +29,8 @@ from sqlalchemy import (
 
 from amends_coordinator.core.ids import Instant, NodeId, SagaId
 from amends_coordinator.core.states import SagaState
-from amends_coordinator.ledger import schema, values
+from amends_coordinator.ledger import reads, schema
+from amends_coordinator.ledger.damage import among_sound, is_sound
 from amends_coordinator.ledger.picking import Picking
 from amends_coordinator.ledger.rows import clean
 from amends_coordinator.ports.ledger import ROOMY
@@ -179,9 +180,13 @@ def postpone(connection: Connection, ids: Sequence[SagaId], due_time: Instant) -
 
 
 def put_definition(connection: Connection, dialect: SqlDialect, definition: StoredDefinition) -> StoredDefinition:
-    """Store a definition unless it exists, as the newest of its name; answers what is stored."""
+    """Store a definition unless it exists, as the newest of its name; answers what is stored.
+
+    Raises:
+        UnreadableDefinitionError: it exists and is damaged.
+    """
     table = schema.saga_definition
-    newest = connection.execute(select(func.max(table.c.created_time)).where(table.c.name == definition.name)).scalar()
+    newest = among_sound(connection, "definitions", lambda sound: _newest_time(connection, definition.name, sound))
     row = {
         "name": definition.name,
         "version": definition.version,
@@ -189,8 +194,18 @@ def put_definition(connection: Connection, dialect: SqlDialect, definition: Stor
         "created_time": definition.created_time if newest is None else max(definition.created_time, newest + 1),
     }
     connection.execute(dialect.insert_new(table), row)
-    stored = select(table).where(table.c.name == definition.name, table.c.version == definition.version)
-    return values.definition(connection.execute(stored).mappings().one())
+    stored = reads.get_definition(connection, definition.name, definition.version)
+    if stored is None:
+        raise LookupError(f"definition {definition.name} {definition.version} was stored and isn't there")
+    return stored
+
+
+def _newest_time(connection: Connection, name: str, sound: str) -> Instant | None:
+    created_time = schema.saga_definition.c.created_time
+    statement = select(func.max(created_time)).where(schema.saga_definition.c.name == name)
+    if sound:
+        statement = statement.where(is_sound(created_time, sound))
+    return connection.execute(statement).scalar()
 
 
 def put_participant(

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, LiteralString
 import psycopg
 import pytest
 
-from amends_coordinator.core.ids import DeadLetterId, SagaId
+from amends_coordinator.core.ids import DeadLetterId, DefinitionVersion, SagaId
 from amends_coordinator.core.states import DeadLetterReason
-from amends_coordinator.ports.ledger import UnreadableSagaError
+from amends_coordinator.ports.ledger import UnreadableDefinitionError, UnreadableSagaError
 from amends_coordinator.ports.listing import SagaFilter, Span
 from amends_coordinator.ports.repairs import LetterFilter
 from tests.conformance.ledger.rigs import PostgresRig, Rig, SqliteRig, opened
-from tests.conformance.ledger.sagas import after, new, saga
+from tests.conformance.ledger.sagas import DEFINITION, after, new, saga
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,6 +68,29 @@ async def test_a_saga_whose_place_in_lists_is_damaged_hides_no_other(rig: Rig, t
             found += [stored.saga.id for stored in page.sagas]
         assert len(found) == len(set(found))
         assert {"good", "fine"} <= set(found) <= set(SAGAS), name
+    await ledger.close()
+
+
+@pytest.mark.parametrize("number", [0, 1])
+async def test_a_definition_whose_time_is_damaged_keeps_no_other_from_its_name(rig: Rig, number: int) -> None:
+    """L2: further versions of its name are registered, the newest last; it is said to be damaged itself."""
+    ledger = await opened(rig)
+    if isinstance(rig, SqliteRig):
+        with closing(sqlite3.connect(rig.path, timeout=10)) as file, file:
+            file.execute(
+                "UPDATE saga_definition SET created_time = ?", (("2999-02-30 10:00:00.000000", b"\xff")[number],)
+            )
+    elif isinstance(rig, PostgresRig):
+        with psycopg.connect(rig.url) as connection:
+            connection.execute("UPDATE saga_definition SET created_time = %s", (("infinity", "-infinity")[number],))
+    stored = [
+        await ledger.put_definition(replace(DEFINITION, version=DefinitionVersion(each))) for each in ("1a", "2b")
+    ]
+    assert [each.version for each in stored] == ["1a", "2b"]
+    assert stored[0].created_time < stored[1].created_time
+    with pytest.raises(UnreadableDefinitionError):
+        await ledger.put_definition(DEFINITION)
+    await ledger.heartbeat(after(1))
     await ledger.close()
 
 
