@@ -77,7 +77,10 @@ def outer(method: Method) -> Caller:
 
     async def call_by_task(request: bytes, timeout_s: float, metadata: Sequence[tuple[str, str]]) -> Ended:
         call = method(request, timeout=timeout_s, metadata=Pairs(metadata))
-        response: bytes | None = await call
+        try:
+            response: bytes | None = await call
+        except KeyError as error:  # gRPC looks the code up in a table of its own
+            raise _odd_code(error.args[0]) from error
         return response, await call.trailing_metadata()
 
     return call_by_task
@@ -86,7 +89,14 @@ def outer(method: Method) -> Caller:
 def _error(call: Any, status: Any) -> BaseException:  # Any: gRPC's inner call and its status have no type
     if call.is_locally_cancelled():
         return asyncio.CancelledError()
+    code = CODES.get(status.code())
+    if code is None:
+        return _odd_code(status.code())
     trailers = grpc.aio.Metadata(*status.trailing_metadata() or ())
-    return grpc.aio.AioRpcError(
-        CODES[status.code()], grpc.aio.Metadata(), trailers, details=status.details(), debug_error_string=""
-    )
+    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), trailers, details=status.details(), debug_error_string="")
+
+
+def _odd_code(code: object) -> grpc.aio.AioRpcError:
+    """What gRPC wants such a code to be taken for. Trailers beside it prove nothing either."""
+    nothing, said = grpc.aio.Metadata(), f"the participant answered with code {code}, which gRPC does not know"
+    return grpc.aio.AioRpcError(grpc.StatusCode.UNKNOWN, nothing, nothing, details=said, debug_error_string="")

@@ -169,6 +169,16 @@ async def test_what_no_grpc_library_would_say(way: None, wire: Wire, outcome: Ou
     assert (answer.outcome, answer.response) == (outcome, None)
 
 
+async def test_a_code_that_there_is_not_is_named(way: None) -> None:
+    """S4: nothing is known about such a call, and who reads of it learns what the participant did."""
+    async with wire_server(Wire(trailers=(*ODD, SEALED))) as address:
+        connection = Connection(grpc.aio.insecure_channel(address))
+        answer = await ask(connection)
+        await connection.close()
+    assert (answer.outcome, answer.status_code, answer.sealed) == (Outcome.UNKNOWN, "UNKNOWN", False)
+    assert answer.message == "the participant answered with code 99, which gRPC does not know"
+
+
 @pytest.mark.parametrize("turns", [*range(8), 20, 50])
 async def test_a_call_is_cut_at_any_moment(desk: tuple[Desk, Connection], turns: int) -> None:
     """A task that is cancelled ends so, and one whose channel is closed goes on, however far the call has come."""
