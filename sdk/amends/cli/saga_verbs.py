@@ -37,7 +37,9 @@ def run_now(saga_id: SagaId, reason: Reason = "", coordinator: Coordinator = DEF
             request = RunSagaNowRequest(saga_id=saga_id, reason=reason, claimed_actor=login_name())
             return (await operator.RunSagaNow(request, timeout=CALL_TIMEOUT_S)).saga
 
-    _tell(asyncio.run(send()), "due now")
+    saga = asyncio.run(send())
+    stands_still = saga.state == Saga.STATE_COMPENSATION_FAILED
+    _tell(saga, "nothing of it waits to be tried again, only for a person" if stands_still else "due now")
 
 
 def terminate(saga_id: SagaId, reason: Reason, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:

@@ -118,7 +118,8 @@ class OperatorServiceServicer(object):
 
     def RunSagaNow(self, request, context):
         """Sets a saga's due time to now, and the time of whatever it waits to repeat. May be called in every state but an end
-        after which nothing is left to do (`SAGA_NOT_RUNNING`).
+        after which nothing is left to do (`SAGA_NOT_RUNNING`). In `COMPENSATION_FAILED` nothing waits for a time: retry or
+        resolve its dead letters instead.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -41,7 +41,8 @@ class OperatorServiceStub:
     """
     RunSagaNow: _aio.UnaryUnaryMultiCallable[_operator_service_pb2.RunSagaNowRequest, _operator_service_pb2.RunSagaNowResponse]
     """Sets a saga's due time to now, and the time of whatever it waits to repeat. May be called in every state but an end
-    after which nothing is left to do (`SAGA_NOT_RUNNING`).
+    after which nothing is left to do (`SAGA_NOT_RUNNING`). In `COMPENSATION_FAILED` nothing waits for a time: retry or
+    resolve its dead letters instead.
     """
     TerminateSaga: _aio.UnaryUnaryMultiCallable[_operator_service_pb2.TerminateSagaRequest, _operator_service_pb2.TerminateSagaResponse]
     """Stops a saga where it is: calls in flight are cancelled, and from then on only what a person retries is called. What
@@ -105,7 +106,8 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_operator_service_pb2.RunSagaNowRequest, _abc.Awaitable[_operator_service_pb2.RunSagaNowResponse]],
     ) -> _abc.Awaitable[_operator_service_pb2.RunSagaNowResponse]:
         """Sets a saga's due time to now, and the time of whatever it waits to repeat. May be called in every state but an end
-        after which nothing is left to do (`SAGA_NOT_RUNNING`).
+        after which nothing is left to do (`SAGA_NOT_RUNNING`). In `COMPENSATION_FAILED` nothing waits for a time: retry or
+        resolve its dead letters instead.
         """
 
     @_abc_1.abstractmethod

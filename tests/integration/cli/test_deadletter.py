@@ -122,6 +122,20 @@ def test_what_is_sent_and_said(
     assert api.verbs == [request_sent]
 
 
+def test_run_now_says_what_only_a_person_moves(api: SagaApi, runner: CliRunner) -> None:
+    """A saga that can't go on without a person isn't said to be due: what helps is said instead."""
+    saga = stuck_saga()
+    saga.state = saga.STATE_COMPENSATION_FAILED
+    api.sagas["order-1043"] = saga
+    done = runner.invoke(app, ["saga", "run-now", "order-1043", "--coordinator", api.address])
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert "due now" not in done.stdout
+    assert done.stdout.splitlines() == [
+        "saga order-1043: nothing of it waits to be tried again, only for a person; it is COMPENSATION_FAILED",
+        "what is left to decide: `amends deadletter list --saga order-1043`",
+    ]
+
+
 def parked_ship(api: SagaApi) -> str:
     """A saga whose step "ship" is parked, and whose definition carries the method's types; the dead letter's id."""
     file = FileDescriptorProto()
