@@ -34,11 +34,14 @@ async def open_file(path: Path, *, patience_s: float = 10.0, **connect_arguments
 
 
 class Fault:
-    """How the next commits fail. `after`: once they are done, so that only the answer is lost."""
+    """How the next commits fail. `after`: once they are done, so that only the answer is lost; then `then_before`
+    becomes `before`, as nobody outside is quick enough to plant it between two of them.
+    """
 
     def __init__(self) -> None:
         self.before = 0
         self.after = 0
+        self.then_before = 0
         self.commits = 0
 
 
@@ -54,6 +57,8 @@ def faulty(fault: Fault) -> type[sqlite3.Connection]:
             fault.commits += 1
             if fault.after:
                 fault.after -= 1
+                if not fault.after:
+                    fault.before, fault.then_before = fault.then_before, 0
                 raise sqlite3.OperationalError("planted: committed, but the answer is lost")
 
     return FaultyConnection
