@@ -6,12 +6,14 @@ undo, a field that isn't there) is no reason to stop: it is one of the faults th
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import importlib.util
+import os
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -105,8 +107,7 @@ def _imported(place: str) -> ModuleType:
     """The module, imported as a program beside it would import it."""
     _require_target(place)
     try:
-        # What a module prints when it is imported must not stand in the middle of a report.
-        with redirect_stdout(sys.stderr):
+        with _printing_to_stderr():
             if _is_file(place):
                 return _imported_file(Path(place).resolve())
             _search_in(Path.cwd())
@@ -124,6 +125,35 @@ def _imported(place: str) -> ModuleType:
     except Exception as error:
         said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise CommandError(*_unguarded(f"{place}{_line(error, place)}", said), exit_code=USAGE) from error
+
+
+@contextmanager
+def _printing_to_stderr() -> Generator[None]:
+    """What a module prints when it is imported must not stand in the middle of a report. Not only Python prints: C code
+    and processes that it starts write to the descriptor itself.
+    """
+    try:
+        kept = os.dup(1)
+    except OSError:  # it is closed: nobody reads a report
+        yield
+        return
+    try:
+        _flush()
+        with suppress(OSError):  # nor is there anything to keep apart where stderr is closed
+            os.dup2(2, 1)
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _flush()
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def _flush() -> None:
+    """Have what was printed so far written to where it belongs: Python and C each keep some of it back."""
+    if sys.__stdout__ is not None:
+        sys.__stdout__.flush()
+    ctypes.CDLL(None).fflush(None)
 
 
 def _require_target(place: str) -> None:

@@ -193,6 +193,25 @@ print("what a module prints stands in no report")
     assert names("two.py:alias", "two.py:rest") == ["two.py:alias trip", "two.py:rest rest"]
 
 
+def test_json_is_all_there_is_on_stdout(folder: Path) -> None:
+    """A script reads the report also where imported code writes past Python's own stdout: C code, another process."""
+    (folder / "loud.py").write_text(
+        HEAD
+        + """
+import ctypes, os, subprocess, sys
+os.write(1, b"written ")
+subprocess.run(["echo", "called"], check=True)
+sys.__stdout__.write("kept back ")
+ctypes.CDLL(None).printf(b"buffered ")
+trip.pivot("pay", Pay())
+"""
+    )
+    command = [sys.executable, "-m", "amends.cli", "check", "loud.py", "--json"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert [each["name"] for each in json.loads(done.stdout)["definitions"]] == ["trip"]
+    assert all(word in done.stderr for word in ("written", "called", "kept back", "buffered"))
+
+
 def test_a_module_of_a_package_is_imported_as_its_program_does(folder: Path, runner: CliRunner) -> None:
     """By name from the working directory, or by path: relative imports work, and so do modules beside it."""
     package = folder / "agency_to_check"
