@@ -82,11 +82,6 @@ class Engine:
         """Carries out what people ask of sagas."""
 
     @property
-    def running_sagas(self) -> int:
-        """How many sagas are held in memory."""
-        return len(self._drivers)
-
-    @property
     def last_pass_time(self) -> Instant | None:
         """When the sweeper finished a pass last; None before the first one."""
         return self._sweeper.last_pass_time

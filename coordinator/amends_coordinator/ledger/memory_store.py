@@ -72,13 +72,6 @@ class MemoryStore:
         """Shut an incarnation out: nothing that it writes is applied any more."""
         self.nodes[node].fenced = True
 
-    def lose_definition_of(self, saga_id: SagaId) -> None:
-        """Damage a saga: let it name a definition that isn't there."""
-        record = self.records[saga_id]
-        saga = record.stored.saga
-        lost = replace(saga.plan, version=DefinitionVersion("lost"))
-        record.stored = replace(record.stored, saga=replace(saga, plan=lost))
-
 
 class MemoryAccess:
     """A `MemoryStore` (a new one unless given) and the node that has opened it. `letters_opened` is told of each dead

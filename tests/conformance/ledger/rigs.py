@@ -6,6 +6,7 @@ import sqlite3
 import tempfile
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import LiteralString, Protocol
@@ -14,7 +15,7 @@ import psycopg
 from sqlalchemy.engine import make_url
 
 from amends_coordinator.core.definition import StoredDefinition
-from amends_coordinator.core.ids import NodeId, SagaId
+from amends_coordinator.core.ids import DefinitionVersion, NodeId, SagaId
 from amends_coordinator.core.plan import Plan
 from amends_coordinator.ledger import open_ledger
 from amends_coordinator.ledger.memory import MemoryLedger, MemoryStore
@@ -66,7 +67,15 @@ class MemoryRig:
 
     def make_unreadable(self, saga_id: str) -> None:
         """See the protocol."""
-        self._store.lose_definition_of(SagaId(saga_id))
+        lose_definition_of(self._store, SagaId(saga_id))
+
+
+def lose_definition_of(store: MemoryStore, saga_id: SagaId) -> None:
+    """Damage a saga: let it name a definition that isn't there."""
+    record = store.records[saga_id]
+    saga = record.stored.saga
+    lost = replace(saga.plan, version=DefinitionVersion("lost"))
+    record.stored = replace(record.stored, saga=replace(saga, plan=lost))
 
 
 class SqliteRig:

@@ -206,6 +206,11 @@ class Rig:
     telemetry: Telemetry
     running: asyncio.Task[None]
 
+    @property
+    def running_sagas(self) -> int:
+        """How many sagas are held in memory."""
+        return len(self.engine._drivers)  # pyright: ignore[reportPrivateUsage]  # the product asks nobody for it
+
     async def start(self, saga_id: str, *names: str, payload: bytes = b"") -> Started:
         """Start a saga of these steps ("a" and "b" unless given)."""
         kept = await self.ledger.put_definition(definition(*(names or ("a", "b"))))

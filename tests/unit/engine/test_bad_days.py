@@ -64,7 +64,7 @@ async def test_a_telemetry_that_raises_once(name: str, number: int) -> None:
         assert (await stage.end("s")).saga.state is COMMITTED
         reached = number <= {"saga_moved": 1, "intent_moved": 3}[name]
         assert len(stage.telemetry.failures) == reached
-        assert stage.engine.running_sagas == 0
+        assert stage.running_sagas == 0
 
 
 async def test_a_telemetry_that_raises_when_nothing_could_be_sent() -> None:
@@ -279,7 +279,7 @@ async def test_a_saga_that_somebody_else_drives_is_let_go() -> None:
     async with rig(ledger, answer=answer) as stage:
         assert (await stage.start("s", "a", "b", "c")).started
         await called.wait()
-        await eventually(lambda: stage.engine.running_sagas == 0, what="it lets go")
+        await eventually(lambda: stage.running_sagas == 0, what="it lets go")
         assert stage.participants.sides("s") == ["a/action#1", "b/action#1"]
         assert not stage.telemetry.failures
 

@@ -33,7 +33,7 @@ async def test_fifty_sagas_with_room_for_five() -> None:
 
     async def answer(request: CallRequest) -> Answer:
         nonlocal most
-        most = max(most, stages[0].engine.running_sagas)
+        most = max(most, stages[0].running_sagas)
         return await succeed(request)
 
     async with rig(MemoryLedger(), answer=answer, max_running_sagas=ROOM) as stage:
@@ -93,7 +93,7 @@ async def test_who_waits_for_a_saga_that_left_memory_hears_of_its_end() -> None:
     async with rig(MemoryLedger(), answer=answer, idle_unload_s=0.001) as stage:
         await stage.start("s")
         waiting = [asyncio.create_task(stage.end("s")) for _ in range(3)]
-        await eventually(lambda: stage.engine.running_sagas == 0, what="it leaves memory")
+        await eventually(lambda: stage.running_sagas == 0, what="it leaves memory")
         gone.set()
         for stored in await asyncio.gather(*waiting):
             assert stored.saga.state is SagaState.COMMITTED

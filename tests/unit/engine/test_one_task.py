@@ -94,7 +94,7 @@ async def test_a_saga_that_is_found_lost_during_its_call_is_let_go() -> None:
         stage.engine.nudge(SAGA)
         await asyncio.wait_for(hanging.cut.wait(), 10)
         await eventually(lambda: not tasks_of_the_saga(), what="the driver has let go")
-        assert stage.engine.running_sagas == 0
+        assert stage.running_sagas == 0
         assert stage.telemetry.failures == []
 
 

@@ -91,11 +91,11 @@ async def test_one_participant_takes_at_most_its_share() -> None:
     async with rig(MemoryLedger(), answer=door.answer, max_running_sagas=ROOM) as stage:
         for number in range(MANY):
             await start(stage, f"slow-{number}", "slow")
-        assert door.inside <= stage.engine.running_sagas == SHARE
+        assert door.inside <= stage.running_sagas == SHARE
         for number in range(MANY):
             await start(stage, f"quick-{number}", "quick")
             assert (await stage.end(f"quick-{number}")).saga.state is SagaState.COMMITTED
-        assert stage.engine.running_sagas == SHARE
+        assert stage.running_sagas == SHARE
         door.open.set()
         await all_commit(stage, "slow")
         assert door.most <= SHARE
@@ -113,7 +113,7 @@ async def test_who_comes_to_a_crowded_participant_goes_back_to_the_ledger() -> N
         await eventually(
             lambda: (
                 sum(call.step == "quick" for call in stage.participants.calls) == len(quick)
-                and stage.engine.running_sagas == SHARE
+                and stage.running_sagas == SHARE
             ),
             what="all have come to the one that is slow, and those that it has no room for have left",
         )
@@ -156,7 +156,7 @@ async def test_what_a_crash_left_behind_keeps_nobody_waiting() -> None:
         for number in range(SHARE):
             await start(stage, f"quick-{number}", "quick")
             assert (await stage.end(f"quick-{number}")).saga.state is SagaState.COMMITTED
-        assert again.inside == stage.engine.running_sagas == SHARE
+        assert again.inside == stage.running_sagas == SHARE
         again.open.set()
         for number in range(MANY):
             assert (await stage.end(f"slow-{number}")).saga.state is SagaState.COMMITTED
@@ -209,7 +209,7 @@ async def test_few_go_on_trying_where_nobody_answers(monkeypatch: pytest.MonkeyP
     async with rig(MemoryLedger(), answer=answer, max_running_sagas=ROOM) as stage:
         for number in range(MANY):
             await start(stage, f"s-{number}", "down")
-        await eventually(lambda: lost > 5 * SHARE and stage.engine.running_sagas <= 2, what="only a few try")
+        await eventually(lambda: lost > 5 * SHARE and stage.running_sagas <= 2, what="only a few try")
         answers.set()
         for number in range(MANY):
             assert (await stage.end(f"s-{number}")).saga.state is SagaState.COMMITTED

@@ -27,6 +27,7 @@ from amends_coordinator.ports.driving import (
 )
 from amends_coordinator.ports.ledger import LedgerUnavailableError, StoredSaga, UnreadableSagaError
 from scenario.v1.scenario_pb2 import ScenarioInput, ScenarioOutput
+from tests.conformance.ledger.rigs import lose_definition_of
 from tests.scenarios.sagas import Do, Undo
 from tests.unit.engine.rig import REFUSED, Rig, rig, stored, succeed
 from tests.waiting import eventually, pause
@@ -352,7 +353,7 @@ async def test_a_saga_that_cannot_be_read_any_more() -> None:
         watch, other = Watch(stage), Watch(stage, SagaId("other"))
         wait = asyncio.create_task(stage.engine.wait(SAGA, timeout_s=BOUND_S))
         await eventually(lambda: bool(watch.told and other.told), what="the saga as it is")
-        ledger.store.lose_definition_of(SAGA)
+        lose_definition_of(ledger.store, SAGA)
         ledger.change(SAGA)
         for looking in (watch.task, wait):
             with pytest.raises(UnreadableSagaError):
