@@ -115,8 +115,8 @@ async def test_one_of_three_instances_works(tmp_path: Path) -> None:
         await coordinator.announce("raw", f"127.0.0.1:{await closed_port()}", instance_id="down")
         await coordinator.announce("raw", silent, instance_id="silent")
         await coordinator.announce("raw", participant.address, instance_id="works")
-        start = coordinator.client.start
-        handles = await asyncio.gather(*(start(steps("a", "b"), ScenarioInput()) for _ in range(10)))
+        start, saga = coordinator.client.start, steps("a", "b", attempt_timeout=BOUND)
+        handles = await asyncio.gather(*(start(saga, ScenarioInput()) for _ in range(10)))
         ends = await asyncio.gather(*(handle.wait(BOUND) for handle in handles))
         assert all(isinstance(end, Committed) for end in ends)
         counts = {intent.attempt_count for handle in handles for intent in (await handle.get()).intents}

@@ -43,7 +43,7 @@ async def test_b08_only_its_saga_waits(tmp_path: Path, postgres_ledger: str, row
         inside(tmp_path, ledger_url=postgres_ledger) as coordinator,
     ):
         await coordinator.announce("raw", participant.address)
-        saga = steps("a", "b", "c")
+        saga = steps("a", "b", "c", attempt_timeout=BOUND)
         locked = await coordinator.client.start(saga, ScenarioInput(), saga_id="locked")
         await eventually(lambda: participant.has_seen(1), what="its first call is under way")
         with psycopg.connect(postgres_ledger) as operator:

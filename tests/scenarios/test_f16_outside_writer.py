@@ -77,7 +77,7 @@ async def test_f16_nothing_fails_or_stalls(tmp_path: Path, ledger_url: str, caps
     async with raw_steps(plan) as participant, inside(tmp_path, ledger_url=ledger_url) as coordinator:
         await coordinator.announce("raw", participant.address)
         with writing(ledger_url, tmp_path) as writes:
-            saga = steps("a", "b", "c")
+            saga = steps("a", "b", "c", attempt_timeout=BOUND)
             starts = (coordinator.client.start(saga, ScenarioInput(), saga_id=f"s-{n}") for n in range(COUNT))
             handles = await asyncio.gather(*starts)
             ends = await asyncio.gather(*(handle.wait(BOUND) for handle in handles))

@@ -57,7 +57,7 @@ async def test_v16_every_saga_commits(tmp_path: Path, ledger_url: str, monkeypat
     async with raw_steps() as participant, inside(tmp_path, ledger_url=ledger_url) as coordinator:
         await coordinator.announce("raw", participant.address)
         monkeypatch.setattr(kind, "commit", commit)
-        saga = steps("a", "b", "c")
+        saga = steps("a", "b", "c", attempt_timeout=BOUND)
         starts = (coordinator.client.start(saga, ScenarioInput(), saga_id=f"s-{number}") for number in range(COUNT))
         handles = await asyncio.gather(*starts)
         ends = await asyncio.gather(*(handle.wait(BOUND) for handle in handles))

@@ -52,8 +52,8 @@ def settings(sink: Receiver) -> dict[str, object]:
 
 
 async def run_many(coordinator: Inside, ids: list[str], *names: str) -> None:
-    """Run so many sagas, of steps "a" and "b" unless others are named."""
-    saga = steps(*(names or ("a", "b")), retry=SOON, undo_retry=SOON)
+    """Run so many sagas, of steps "a" and "b" unless others are named; of many at once no call is too slow."""
+    saga = steps(*(names or ("a", "b")), attempt_timeout=BOUND, retry=SOON, undo_retry=SOON)
 
     async def one(saga_id: str) -> None:
         await coordinator.client.run(saga, ScenarioInput(amount=1), saga_id=saga_id, timeout=BOUND)
@@ -171,7 +171,7 @@ class NeverTheSame(RawSteps):
 async def test_f21_series_do_not_grow_with_sagas(sink: Receiver, tmp_path: Path) -> None:
     """F21: 2,000 sagas with ids and error texts of their own, and 50 methods that nobody knows, make no new series."""
     participant = NeverTheSame()
-    async with inside(tmp_path, **settings(sink)) as coordinator, served(participant):
+    async with inside(tmp_path, **settings(sink), connect_gate_s=30) as coordinator, served(participant):
         await coordinator.announce("steps", participant.address)
         await run_many(coordinator, ["first"], "b")
         await sink.exported_again(3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 
 from amends import Committed, ParticipantServer, SagaClient
@@ -19,7 +20,7 @@ from tests.scenarios.outside import writes_blocked
 from tests.scenarios.sagas import steps
 from tests.waiting import eventually
 
-SAGA = steps("a", "b", "c")
+SAGA = steps("a", "b", "c", attempt_timeout=timedelta(minutes=1))  # a call that waits for others is not too slow
 DECISIONS = len(SAGA.steps) + 1  # one for each answer, and the start
 AT_ONCE = 64
 LEDGER = "ledger.db"
