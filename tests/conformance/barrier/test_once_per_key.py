@@ -99,10 +99,9 @@ async def test_a_copy_gives_up_at_its_deadline(stage: Stage) -> None:
     async with staged(stage.rig) as other:
         first = asyncio.create_task(stage.do(step))
         await held.reached.wait()
-        for _ in range(5):  # a machine that does other things may let one of its answers come too late
-            copy = await other.do(step, timeout_s=0.6)
-            if copy.code is not grpc.StatusCode.DEADLINE_EXCEEDED or not stage.rig.on_postgres:
-                break
+        copy = await other.do(step, timeout_s=0.6)
+        if stage.rig.on_postgres and copy.code is grpc.StatusCode.DEADLINE_EXCEEDED:
+            copy = await other.do(step, timeout_s=0.6)  # a machine that does other things may let one answer come late
         if stage.rig.on_postgres:
             assert (copy.code, copy.sealed) == (ABORTED, False), copy
             await eventually(lambda: not stage.rig.somebody_waits_for_a_lock(), what="nobody waits any more")
