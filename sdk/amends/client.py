@@ -11,12 +11,19 @@ import asyncio
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import grpc
 from google.protobuf.message import Message
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from amends.coordinator_calls import Bounds, CoordinatorCalls, check_target
 from amends.descriptors import descriptor_of
-from amends.errors import ClientClosedError, DefinitionNotFoundError, WrongMessageError
+from amends.errors import (
+    ClientClosedError,
+    DefinitionNotFoundError,
+    FieldFault,
+    InvalidRequestError,
+    WrongMessageError,
+)
 from amends.handle import SagaHandle, abort_saga
 from amends.keys import new_saga_id
 from amends.options import check_duration, check_instant
@@ -27,8 +34,6 @@ from amends.watching import watch_saga
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable, Mapping, Sequence
     from types import TracebackType
-
-    import grpc
 
     from amends.results import Committed, Compensated, CompensationFailed
     from amends.saga import Saga
@@ -120,7 +125,7 @@ class SagaClient:
             saga: what to run.
             input: its input; at most 1 MiB.
             saga_id: `[A-Za-z0-9][A-Za-z0-9._~-]{0,127}`, best something that the caller can say again after a crash,
-                such as "order-1042". None: a new UUIDv7.
+                such as "order-1042". None: a new UUIDv7. An empty one is refused: it would be a new saga each time.
             labels: to find it by; at most 16, keys `[a-z][a-z0-9_.-]{0,62}`, values up to 256 characters.
 
         Returns:
@@ -315,7 +320,7 @@ class SagaClient:
         self, saga: Saga[In, Out], message: In, saga_id: str | None, labels: Mapping[str, str] | None
     ) -> saga_service_pb2.StartSagaRequest:
         _check_type(f"saga {saga.name!r} is started with", message, saga.input_type)
-        saga_id = new_saga_id() if saga_id is None else saga_id
+        saga_id = new_saga_id() if saga_id is None else _named(saga_id)
         request = saga_service_pb2.StartSagaRequest(saga_id=saga_id, definition_name=saga.name, labels=labels)
         request.input.Pack(message, deterministic=True)
         return request
@@ -336,6 +341,19 @@ class SagaClient:
         carrier: dict[str, str] = {}
         _TRACE_CONTEXT.inject(carrier)
         return self._connection().start(request, trace=carrier)
+
+
+def _named(saga_id: str) -> str:
+    """The id as it is. The coordinator would give an empty one a new saga, and another when the start is repeated."""
+    if not saga_id:
+        raise InvalidRequestError(
+            "saga_id is empty; nothing was started",
+            reason="INVALID_REQUEST",
+            status_code=grpc.StatusCode.INVALID_ARGUMENT,
+            fields=[FieldFault("saga_id", "is empty")],
+            what_to_do="Give an id, or leave saga_id out for a new one.",
+        )
+    return saga_id
 
 
 def _check_type(what: str, given: Message, wanted: type[Message]) -> None:

@@ -51,7 +51,9 @@ def start(
     payload: Annotated[
         str, typer.Option("--input", metavar="JSON|@FILE", help="The input as JSON; @FILE reads it, @- from a pipe.")
     ],
-    saga_id: Annotated[str, typer.Option("--id", help="The saga's id; makes repeating safe.  [default: new]")] = "",
+    saga_id: Annotated[
+        str | None, typer.Option("--id", help="The saga's id; makes repeating safe.  [default: new]")
+    ] = None,
     label: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label; may be repeated.")] = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait for its end, show it, and exit with 0 only if it committed.")
@@ -59,13 +61,15 @@ def start(
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Start a saga of a registered definition. With the id of a saga that exists it shows that one."""
+    if saga_id == "":
+        raise CommandError("--id is empty.", "Give an id, or leave --id out for a new one.")
     text, labels = read_text(payload, "the input"), read_labels(label or [])
 
     async def begin() -> Saga:
         async with sagas_at(coordinator) as sagas:
             found = await sagas.GetSagaDefinition(GetSagaDefinitionRequest(name=definition), timeout=CALL_TIMEOUT_S)
             request = StartSagaRequest(
-                saga_id=saga_id,
+                saga_id=saga_id or "",
                 definition_name=definition,
                 definition_version=found.definition.version,
                 input=input_from_json(found.definition, text),

@@ -117,6 +117,16 @@ def test_bad_input_is_named_and_not_sent(api: SagaApi, runner: CliRunner, payloa
     assert not api.started
 
 
+def test_an_empty_id_is_not_a_new_one(api: SagaApi, runner: CliRunner) -> None:
+    """S9: `--id "$ORDER"` with nothing in ORDER starts no saga under an id that nobody can say again."""
+    done = runner.invoke(
+        app, ["saga", "start", "order", "--input", ORDER, "--id", ""], env={"AMENDS_COORDINATOR": api.address}
+    )
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr == "--id is empty.\nGive an id, or leave --id out for a new one.\n"
+    assert api.started == []
+
+
 def test_input_that_is_no_text(api: SagaApi, runner: CliRunner, tmp_path: Path) -> None:
     """A file of other bytes is refused in words."""
     (tmp_path / "order.json").write_bytes(b"\xff\xfe")

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import uuid
 
-from amends import KEY_NAMESPACE, key_uuid
+import pytest
+
+from amends import KEY_NAMESPACE, InvalidRequestError, SagaClient, key_uuid
 from amends.keys import new_saga_id
+from tests.unit.sdk_initiator.coordinator import TellingCoordinator
+from tests.unit.sdk_initiator.travel import whole_saga
+from typed.v1.typed_pb2 import PlanTrip
 
 
 def test_the_uuid_of_a_key_never_changes() -> None:
@@ -22,3 +27,14 @@ def test_new_ids_are_uuids_of_version_7_in_order_of_time() -> None:
     assert len(set(ids)) == len(ids)
     milliseconds = [each.int >> 80 for each in ids]
     assert milliseconds == sorted(milliseconds)
+
+
+async def test_an_empty_id_starts_nothing(client: SagaClient, coordinator: TellingCoordinator) -> None:
+    """S9: an id that a caller has lost on the way is no new id: each repetition would be another saga."""
+    with pytest.raises(InvalidRequestError, match=r"saga_id is empty") as started:
+        await client.start(whole_saga(), PlanTrip(), saga_id="")
+    assert started.value.fields[0].path == "saga_id"
+    assert "leave saga_id out" in started.value.what_to_do
+    with pytest.raises(InvalidRequestError, match=r"saga_id is empty"):
+        await client.run(whole_saga(), PlanTrip(), saga_id="")
+    assert coordinator.asked == []
