@@ -86,8 +86,8 @@ class Reflection:
             await channel.close()
         raise NotDescribedError(
             f"{connection.target} has no server reflection, which would tell what it serves; send its descriptors: "
-            "`protoc --include_imports --descriptor_set_out=FILE …` makes a file of them, and `amends participant add "
-            "… --descriptors FILE` sends it"
+            "`amends participant add … --proto FILE` does from a proto, `--descriptors FILE` from what "
+            "`protoc --include_imports --descriptor_set_out=FILE …` makes"
         )
 
 

@@ -101,11 +101,15 @@ def _descriptor_set(path: Path) -> FileDescriptorSet:
     except OSError as error:
         raise CommandError(f"can't read {path}: {error.strerror or error}", exit_code=USAGE) from error
     except DecodeError as error:
-        raise CommandError(
-            f"{path} is no descriptor set.",
-            f"Make one with protoc --include_imports --descriptor_set_out={path}, or give the protos with --proto.",
-            exit_code=USAGE,
-        ) from error
+        raise CommandError(*_no_descriptor_set(path), exit_code=USAGE) from error
+
+
+def _no_descriptor_set(path: Path) -> tuple[str, str]:
+    # Never with this path as protoc's output: it may be the proto itself.
+    if path.suffix == ".proto":
+        return f"{path} is a proto, no descriptor set.", "Give it with --proto."
+    make = "protoc --include_imports --descriptor_set_out=FILE …"
+    return f"{path} is no descriptor set.", f"Make one with {make}, or give the protos with --proto."
 
 
 def _compiled(protos: Sequence[Path], includes: Sequence[Path]) -> FileDescriptorSet:

@@ -12,7 +12,7 @@ from google.protobuf.json_format import MessageToJson
 from rich.text import Text
 
 from amends.cli.connection import CALL_TIMEOUT_S, DEFAULT_COORDINATOR, Coordinator, participants_at
-from amends.cli.definition_files import described_types
+from amends.cli.definition_files import Includes, described_types
 from amends.cli.errors import USAGE, CommandError
 from amends.cli.formats import LONGEST_NAME, cut, instant
 from amends.cli.show import BAD, QUIET, columns, console
@@ -74,6 +74,10 @@ def add(  # noqa: PLR0913, PLR0917 - a command has an argument for each option
             "  [default: the coordinator asks its server reflection]",
         ),
     ] = None,
+    proto: Annotated[
+        list[Path] | None, typer.Option("--proto", metavar="FILE", help="What it serves: a proto, instead of that.")
+    ] = None,
+    include: Includes = None,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
 ) -> None:
     """Make a participant known that knows nothing of sagas, or change one; safe to repeat.
@@ -98,7 +102,7 @@ def add(  # noqa: PLR0913, PLR0917 - a command has an argument for each option
         name=name,
         services=service,
         connection=connection,
-        descriptors=described_types(descriptors, None, None) if descriptors else None,
+        descriptors=described_types(descriptors, proto, include) if descriptors or proto else None,
     )
 
     async def send() -> Participant:

@@ -98,6 +98,11 @@ async def test_refused_and_added_by_a_descriptor_file(tmp_path: Path, run: Run) 
     is asked, so it may be down.
     """
     (tmp_path / "empty").write_bytes(FileDescriptorSet().SerializeToString())
+    proto, junk = tmp_path / "plain.proto", tmp_path / "junk"
+    proto.write_text(
+        'syntax = "proto3";\npackage plain;\nservice Tills { rpc Pay(Paid) returns (Paid); }\nmessage Paid {}\n'
+    )
+    junk.write_text("no descriptors\n")
     for arguments, said in (
         (("--target", "127.0.0.1:1"), "127.0.0.1:1 did not tell what it serves (UNAVAILABLE"),
         (("--target", "there"), "connection.target: 'there' is not HOST:PORT"),
@@ -106,6 +111,11 @@ async def test_refused_and_added_by_a_descriptor_file(tmp_path: Path, run: Run) 
         (("--target", "a:1", "--ca-file", "ca.pem"), "can't read ca.pem in its directory of secrets"),
         (("--target", "a:1", "--descriptors", "gone"), "can't read gone"),
         (("--target", "a:1", "--descriptors", str(tmp_path / "empty")), "descriptors: describe no service"),
+        (("--target", "a:1", "--descriptors", str(proto)), "is a proto, no descriptor set.\nGive it with --proto.\n"),
+        (
+            ("--target", "a:1", "--descriptors", str(junk)),
+            "Make one with protoc --include_imports --descriptor_set_out=F",
+        ),
     ):
         done = await run("add", "acme", *arguments)
         assert done.exit_code != 0
@@ -118,3 +128,5 @@ async def test_refused_and_added_by_a_descriptor_file(tmp_path: Path, run: Run) 
     added = await run("add", "acme", "--target", "dns:///nowhere.invalid:443", "--tls", "--descriptors", str(file))
     assert (added.exit_code, added.stdout.splitlines()[1:]) == (0, ["  acme.v1.ChargeService"])
     assert "static, over TLS" in (await run("list")).stdout
+    by_proto = await run("add", "tills", "--target", "a:1", "--proto", str(proto), "-I", str(tmp_path))
+    assert (by_proto.exit_code, by_proto.stdout) == (0, "participant tills at a:1 serves:\n  plain.Tills\n")
