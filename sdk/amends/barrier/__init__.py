@@ -14,13 +14,15 @@ rules; `rules` has them as tables.
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from importlib import import_module
 
-if find_spec("sqlalchemy") is None:
+try:
+    import_module("sqlalchemy.ext.asyncio")  # since 2.1 it needs greenlet, which the coordinator's extra does not bring
+except ImportError as error:
     raise ModuleNotFoundError(
-        "amends.barrier needs SQLAlchemy, which plain amends does not bring: pip install 'amends[barrier]'",
+        "amends.barrier needs SQLAlchemy with its asyncio part, which an extra brings: pip install 'amends[barrier]'",
         name="sqlalchemy",
-    )
+    ) from error
 
 from amends.barrier.effect import Effect, effect
 from amends.barrier.effect_course import EffectState

@@ -5,13 +5,15 @@ Needs SQLAlchemy: `pip install "amends[barrier]"`. `amends.outbox.nats` publishe
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from importlib import import_module
 
-if find_spec("sqlalchemy") is None:
+try:
+    import_module("sqlalchemy.ext.asyncio")  # since 2.1 it needs greenlet, which the coordinator's extra does not bring
+except ImportError as error:
     raise ModuleNotFoundError(
-        "amends.outbox needs SQLAlchemy, which plain amends does not bring: pip install 'amends[barrier]'",
+        "amends.outbox needs SQLAlchemy with its asyncio part, which an extra brings: pip install 'amends[barrier]'",
         name="sqlalchemy",
-    )
+    ) from error
 
 from amends.outbox.errors import OutboxUseError, PublishError, PublisherUnavailableError
 from amends.outbox.event import Event

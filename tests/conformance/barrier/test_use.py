@@ -73,11 +73,13 @@ async def test_another_database(stage: Stage, caplog: pytest.LogCaptureFixture) 
     assert (stage.rig.effects(), stage.rig.rows()) == ([], {})
 
 
-def test_without_sqlalchemy_it_says_what_to_install() -> None:
-    """Plain amends does not bring SQLAlchemy."""
-    program = "import sys; sys.modules['sqlalchemy'] = None; import amends.barrier"
+@pytest.mark.parametrize("missing", ["sqlalchemy", "greenlet"])
+@pytest.mark.parametrize("package", ["barrier", "outbox"])
+def test_without_its_extra_it_says_what_to_install(package: str, missing: str) -> None:
+    """Plain amends does not bring SQLAlchemy, and the coordinator's extra not all of it."""
+    program = f"import sys; sys.modules['{missing}'] = None; import amends.{package}"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert "pip install 'amends[barrier]'" in ended.stderr
+    assert "pip install 'amends[barrier]'" in ended.stderr.splitlines()[-1]
 
 
 async def entered(rig: Rig) -> None:
