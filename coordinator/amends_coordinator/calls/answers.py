@@ -66,6 +66,13 @@ def error_answer(error: grpc.aio.AioRpcError, *, sent: Iterable[tuple[str, str]]
     )
 
 
+def no_answer(timeout_s: float) -> Answer:
+    """The answer where none came in time. gRPC's words for it, such as "Stream removed", name no cause."""
+    return Answer(
+        outcome=Outcome.UNKNOWN, status_code="DEADLINE_EXCEEDED", message=f"no answer within {timeout_s:.3g} s"
+    )
+
+
 def without_sent(text: str, sent: Iterable[tuple[str, str]]) -> str:
     """What a static participant says, without the token and the headers that it was sent: it may repeat them, and what
     it says is stored, logged and shown.

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from amends_coordinator.calls.answers import no_answer
 from amends_coordinator.calls.sending import NOT_ENOUGH_TIME_US, send
 from amends_coordinator.calls.unary_call import outer
 from amends_coordinator.core.answer import Answer
@@ -60,7 +61,7 @@ class HandedChannels:
         except TimeoutError:
             if not deadline.expired():
                 raise
-            return Answer(outcome=Outcome.UNKNOWN, status_code="DEADLINE_EXCEEDED", message="Deadline Exceeded")
+            return no_answer(timeout_us / 1e6)
 
     def withdraw(self, key: IdempotencyKey) -> None:
         """See `ports.participants.Participants.withdraw`; nothing ever waits for a slot here."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import grpc.aio
 
-from amends_coordinator.calls.answers import error_answer, ok_answer
+from amends_coordinator.calls.answers import error_answer, no_answer, ok_answer
 from amends_coordinator.calls.metadata import call_metadata
 from amends_coordinator.core.answer import Answer
 from amends_coordinator.core.states import Outcome
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 NOT_ENOUGH_TIME_US = 500
 """A call with less time than this left is not sent: some handlers would begin although nobody waits any more. Half of
 the shortest timeout that a definition may have, or such a call would never be sent."""
+NEARLY = 0.9
+"""Of its timeout a call has waited this share when its deadline ends it; gRPC has a clock of its own."""
 
 
 async def send(
@@ -46,9 +48,13 @@ async def send(
     metadata = call_metadata(request, ledger_name=ledger_name, action_target=_action_target(request))
     if secret:
         metadata.extend(secret)
+    began_s = asyncio.get_running_loop().time()
     try:
         response, trailers = await caller(request.request, timeout_s, metadata)
     except grpc.aio.AioRpcError as error:
+        waited_s = asyncio.get_running_loop().time() - began_s
+        if _is_our_deadline(error) and waited_s > timeout_s * NEARLY:
+            return no_answer(timeout_s)
         return error_answer(error, sent=secret)
     except asyncio.CancelledError:
         task = asyncio.current_task()
@@ -60,6 +66,11 @@ async def send(
         what = type(error).__name__ if secret else repr(error)
         return Answer(outcome=Outcome.UNKNOWN, message=clean_text(f"the call failed locally: {what}"))
     return ok_answer(response, trailers, parses=request.parses, limit_bytes=limit_bytes)
+
+
+def _is_our_deadline(error: grpc.aio.AioRpcError) -> bool:
+    """Whether these are gRPC's own words at a deadline. A participant may pass on those of a call of its own."""
+    return error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and "Deadline Exceeded" in (error.details() or "")
 
 
 def _action_target(request: CallRequest) -> str | None:

@@ -212,7 +212,7 @@ async def test_a_target_that_breaks() -> None:
 
 
 async def test_no_reflection_at_all() -> None:
-    """How to do without it: the option, and how protoc makes the file."""
+    """How to do without it: the options, and how protoc makes the file."""
     async with reflecting("other", honest) as connection:
-        with pytest.raises(NotDescribedError, match=r"protoc --include_imports .*--descriptors FILE"):
+        with pytest.raises(NotDescribedError, match=r"--proto FILE.*--descriptors FILE.*protoc --include_imports"):
             await asking().describe(connection, ())

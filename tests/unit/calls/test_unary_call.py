@@ -44,6 +44,8 @@ class Desk(grpc.GenericRpcHandler):
         context.set_trailing_metadata((("x-word", "said"), ("x-raw-bin", b"\0\1")))
         if request == b"no":
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "sold out")
+        if request == b"late":
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
         if request == b"wait":
             self.began.set()
             try:
@@ -105,6 +107,20 @@ async def test_a_deadline_ends_the_call(desk: tuple[Desk, Connection]) -> None:
     assert late.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     assert handler.began.is_set()
     await asyncio.wait_for(handler.cancelled.wait(), TIMEOUT_S)
+
+
+async def test_no_answer_in_time_is_told_in_plain_words(desk: tuple[Desk, Connection]) -> None:
+    """F02: "Stream removed" says nothing to whoever looks for the service that hangs. What a participant passes on
+    before its time is over stays what it is.
+    """
+    _, connection = desk
+    hangs = compensation()._replace(request=b"wait", method=METHOD)
+    answer = await send(connection.caller(METHOD), hangs, timeout_s=0.05, ledger_name="test", limit_bytes=1 << 20)
+    assert (answer.outcome, answer.status_code) == (Outcome.UNKNOWN, "DEADLINE_EXCEEDED")
+    assert answer.message == "no answer within 0.05 s"
+    late = compensation()._replace(request=b"late", method=METHOD)
+    answer = await send(connection.caller(METHOD), late, timeout_s=TIMEOUT_S, ledger_name="test", limit_bytes=1 << 20)
+    assert (answer.status_code, answer.message) == ("DEADLINE_EXCEEDED", "Deadline Exceeded")
 
 
 async def test_cancelling_the_task_cancels_the_call(desk: tuple[Desk, Connection]) -> None:
