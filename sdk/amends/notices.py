@@ -19,7 +19,9 @@ log = logging.getLogger("amends.client")
 FIRST_LOOK_S = 3.0
 """For how long a wait is left alone."""
 NEXT_LOOK_S = 30.0
-"""How often a client looks after that, whatever it waits for."""
+"""How often a client looks at last, whatever it waits for. Until then the pauses double while it finds nothing to tell:
+at the first look a service that hangs has not yet failed to answer.
+"""
 
 Look = Callable[[str], Awaitable[saga_pb2.Saga]]
 
@@ -36,6 +38,7 @@ class Notices:
         self._silent = False
         self._waits: dict[_Wait, None] = {}
         self._quiet_until_s = 0.0
+        self._pause_s = FIRST_LOOK_S
         self._told = ""
         self._timer: asyncio.TimerHandle | None = None
         self._looking: asyncio.Task[None] | None = None
@@ -67,6 +70,7 @@ class Notices:
     def _tick(self) -> None:
         self._timer = None
         if not self._waits:
+            self._pause_s = FIRST_LOOK_S
             return
         self._timer = asyncio.get_running_loop().call_later(FIRST_LOOK_S, self._tick)
         wait = next(iter(self._waits))
@@ -74,7 +78,8 @@ class Notices:
         if self._silent or now_s < max(self._quiet_until_s, wait.began_s + FIRST_LOOK_S):
             return
         self._waits[wait] = self._waits.pop(wait)  # the next look is at another one
-        self._quiet_until_s = now_s + NEXT_LOOK_S
+        self._quiet_until_s = now_s + self._pause_s
+        self._pause_s = min(2 * self._pause_s, NEXT_LOOK_S)
         self._looking = asyncio.create_task(self._tell(wait.saga_id), name=f"look at saga {wait.saga_id}")
 
     async def _tell(self, saga_id: str) -> None:
@@ -82,6 +87,8 @@ class Notices:
             why = trouble(await self._look(saga_id))
         except AmendsError:
             return  # whoever waits is told in a better way
+        if why:
+            self._quiet_until_s = asyncio.get_running_loop().time() + NEXT_LOOK_S
         if why and why != self._told:
             self._told = why
             log.warning("%s", why)

@@ -27,6 +27,7 @@ from amends.cli.payload_types import types_of
 from amends.cli.payloads import input_from_json, read_text, saga_json
 from amends.cli.picture import SagaPicture
 from amends.cli.show import console, saga_state
+from amends.notices import trouble
 from amends.v1.saga_pb2 import Saga
 from amends.v1.saga_service_pb2 import (
     GetSagaDefinitionRequest,
@@ -37,7 +38,8 @@ from amends.v1.saga_service_pb2 import (
 )
 from amends.v1.saga_service_pb2_grpc import SagaServiceStub
 
-WAIT_S = 30
+FIRST_WAIT_S, WAIT_S = 3, 30
+LONGEST_WHY = 1_000
 NOT_OVER = (Saga.STATE_RUNNING, Saga.STATE_COMPENSATING)
 
 saga_commands = typer.Typer(
@@ -130,13 +132,20 @@ async def _start(sagas: SagaServiceStub, request: StartSagaRequest, address: str
 
 
 async def _ended(sagas: SagaServiceStub, saga_id: str, address: str) -> Saga:
-    """The saga with its rows, once it has ended or can't go on without a person."""
-    request = WaitSagaRequest(saga_id=saga_id, wait_timeout=Duration(seconds=WAIT_S))
+    """The saga with its rows, once it has ended or can't go on without a person. What holds it up is told meanwhile."""
+    wait_s, told = FIRST_WAIT_S, ""
     try:
         while True:
-            saga = (await sagas.WaitSaga(request, timeout=WAIT_S + CALL_TIMEOUT_S)).saga
-            if saga.state not in NOT_OVER:
-                return (await sagas.GetSaga(GetSagaRequest(saga_id=saga_id), timeout=CALL_TIMEOUT_S)).saga
+            request = WaitSagaRequest(saga_id=saga_id, wait_timeout=Duration(seconds=wait_s))
+            waited = (await sagas.WaitSaga(request, timeout=wait_s + CALL_TIMEOUT_S)).saga
+            saga = (await sagas.GetSaga(GetSagaRequest(saga_id=saga_id), timeout=CALL_TIMEOUT_S)).saga
+            if waited.state not in NOT_OVER:
+                return saga
+            why = trouble(saga)
+            if why and why != told:
+                typer.echo(cut(why, LONGEST_WHY), err=True)
+                told = why
+            wait_s = WAIT_S if why else min(2 * wait_s, WAIT_S)
     except grpc.aio.AioRpcError as error:
         raise CommandError(
             next(explain(error, address)),

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from amends.cli.app import app
 from amends.v1.saga_definition_pb2 import SagaDefinition
-from amends.v1.saga_pb2 import Saga
+from amends.v1.saga_pb2 import Intent, Saga
 from shop.money.v1.money_pb2 import Money
 from shop.orders.v1.orders_pb2 import OrderPlaced, PlaceOrder
 from tests.integration.cli.api import SagaApi, refuse
@@ -89,6 +89,20 @@ def test_start_and_wait(api: SagaApi, runner: CliRunner, saga: Saga, exit_code: 
     assert api.waits_before_end == 0
     assert "── authorize" in done.stdout
     assert "\nauthorize " in done.stdout
+    assert not done.stderr
+
+
+def test_a_wait_tells_once_what_holds_the_saga_up(api: SagaApi, runner: CliRunner) -> None:
+    """Who waits for a service that isn't running learns which one it is."""
+    saga = committed_saga()
+    saga.intents.add(step="ship", state=Intent.STATE_PENDING, last_error="nobody serves it", attempt_count=6)
+    api.sagas[saga.saga_id] = saga
+    api.waits_before_end = 3
+    command = ["saga", "start", "order", "--id", saga.saga_id, "--input", ORDER, "--wait", "--coordinator", api.address]
+    done = runner.invoke(app, command)
+    assert done.exit_code == 0
+    assert done.stderr.startswith(f"saga '{saga.saga_id}' can't get past step 'ship' yet: nobody serves it (attempt 6)")
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,22 @@ async def test_why_a_saga_can_not_get_on_is_told_once(told: pytest.LogCaptureFix
     assert len(looks) == seen
 
 
+async def test_a_saga_that_hangs_is_looked_at_again_soon(
+    told: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the first look a call that hangs has no error yet; the second isn't as late as those after something told."""
+    monkeypatch.setattr(notices, "NEXT_LOOK_S", 3600.0)
+    looks: list[str] = []
+
+    async def look(saga_id: str) -> saga_pb2.Saga:
+        looks.append(saga_id)
+        return saga("no answer within 5 s" if len(looks) == 3 else "")
+
+    with Notices(look).about("s"):
+        await eventually(lambda: bool(told.records), what="it is told")
+    assert len(looks) == 3
+
+
 async def test_silence_is_told_once_until_somebody_answers(told: pytest.LogCaptureFixture) -> None:
     """An outage floods no log, and while it lasts nobody is asked about sagas."""
 
