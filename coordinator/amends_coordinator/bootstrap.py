@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import socket
 import sys
@@ -35,7 +36,7 @@ from amends_coordinator.rehearsal import (
     RehearsedParticipant,
     Surrounding,
 )
-from amends_coordinator.settings import Settings, SettingsError
+from amends_coordinator.settings import Settings, SettingsError, misspelt
 from amends_coordinator.system import SystemClock
 from amends_coordinator.telemetry import happenings, names
 from amends_coordinator.telemetry.logs import configure
@@ -194,6 +195,8 @@ def run(settings: Settings, *, ready: Callable[[str], None] | None = None, tell:
         tell: hears what happens to sagas and participants, as for `serve`.
     """
     configure(level=settings.log_level, form=settings.log_format)
+    for variable, meant in misspelt(os.environ).items():
+        _log.warning(names.SETTING_MISSPELT, **{names.VARIABLE: variable, names.SETTING: meant})
     _calm_the_garbage_collector()
     try:
         uvloop.run(_until_signal(settings, ready=ready or _announce, tell=tell))

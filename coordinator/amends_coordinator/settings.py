@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import difflib
 import ipaddress
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AliasChoices, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 PREFIX = "AMENDS_"
+ALIKE = 0.85
+"""So alike are a misspelt variable and the one that was meant, from 0 to 1."""
 
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 
@@ -159,7 +165,7 @@ class Settings(BaseSettings):
         if not self.insecure and not is_loopback(self.host):
             faults.append(
                 f"AMENDS_HOST is {self.host}: other machines could reach it, and there is no TLS yet; use a loopback "
-                "address, or accept that anybody may call it with AMENDS_INSECURE=true."
+                "address, or accept that anybody may call it with --insecure (AMENDS_INSECURE=true)."
             )
         if self.prometheus_port and self.prometheus_port == self.port:
             faults.append(
@@ -168,6 +174,16 @@ class Settings(BaseSettings):
             )
         if faults:
             raise SettingsError(faults)
+
+
+def misspelt(environment: Iterable[str]) -> dict[str, str]:
+    """The variables that look like one of ours and aren't, with the one that was probably meant. Others are nobody's
+    business: Kubernetes makes several for a service that is called amends.
+    """
+    known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
+    odd = (name for name in environment if name.startswith(PREFIX) and name not in known)
+    near = {name: difflib.get_close_matches(name, known, n=1, cutoff=ALIKE) for name in odd}
+    return {name: found[0] for name, found in near.items() if found}
 
 
 def is_loopback(host: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from amends_coordinator.settings import Settings, SettingsError, is_loopback
+from amends_coordinator.settings import Settings, SettingsError, is_loopback, misspelt
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +47,20 @@ def test_one_sentence_for_each_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(found) == 3
     assert any(sentence.startswith("AMENDS_PORT is 'seventy': ") for sentence in found)
     assert all("\n" not in sentence and sentence.endswith(".") for sentence in found)
+
+
+def test_a_misspelt_variable_is_noticed() -> None:
+    """A lease that was set in vain looks as if it had been set. What others set for a service called amends is no
+    misspelling (Kubernetes: AMENDS_SERVICE_PORT, AMENDS_PORT_7070_TCP), nor is what the command line reads.
+    """
+    known = {"AMENDS_PORT": "1", "AMENDS_COORDINATOR": "a:1", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://a:1"}
+    others = {"AMENDS_SERVICE_HOST": "a", "AMENDS_SERVICE_PORT": "1", "AMENDS_PORT_7070_TCP_PORT": "1", "PORT": "1"}
+    assert misspelt(known | others) == {}
+    assert misspelt({"AMENDS_PROT": "1", "AMENDS_LEASE_TTL": "5", "AMENDS_LEDGER_URI": "s3cret", **others}) == {
+        "AMENDS_PROT": "AMENDS_PORT",
+        "AMENDS_LEASE_TTL": "AMENDS_LEASE_TTL_S",
+        "AMENDS_LEDGER_URI": "AMENDS_LEDGER_URL",
+    }
 
 
 def test_what_does_not_go_together() -> None:

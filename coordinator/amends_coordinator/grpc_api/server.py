@@ -165,8 +165,11 @@ def _why(error: OSError, host: str, port: int) -> str:
     if error.errno == errno.EADDRINUSE:
         return (
             f"port {port} on {host} is already taken; stop the process that has it, or choose another port "
-            "(AMENDS_PORT; 0 takes a free one)"
+            "(--port or AMENDS_PORT; 0 takes a free one)"
         )
     if error.errno == errno.EACCES:
-        return f"port {port} on {host} needs rights that this process has not; choose one above 1023 (AMENDS_PORT)"
+        return (
+            f"port {port} on {host} needs rights that this process has not; choose one above 1023 (--port or "
+            "AMENDS_PORT)"
+        )
     return f"can't listen on port {port} of {host} ({error.strerror}); choose another address (AMENDS_HOST)"

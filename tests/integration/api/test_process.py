@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -69,14 +70,17 @@ def complaint(running: subprocess.Popen[str]) -> list[str]:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_ends_cleanly(tmp_path: Path, number: signal.Signals) -> None:
-    """SIGTERM and Ctrl-C end the process with 0; stdout has exactly one line; the ledger was made by itself."""
-    with process(tmp_path) as running:
+    """SIGTERM and Ctrl-C end the process with 0; stdout has exactly one line; the ledger was made by itself. What was
+    misspelt in its environment stands in its log.
+    """
+    with process(tmp_path, AMENDS_PROT="1") as running:
         port_of(running)
         running.send_signal(number)
         out, err = running.communicate(timeout=BOUND_S)
     assert (running.returncode, out) == (0, "")
     assert "Traceback" not in err
     assert "node stopped" in err
+    assert re.search(r"name is like that of a setting .*AMENDS_PORT.*AMENDS_PROT", err)
     assert (tmp_path / "amends.db").exists()
 
 
