@@ -7,6 +7,7 @@ import os
 import sys
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
+from typing import Annotated
 
 import typer
 
@@ -34,29 +35,49 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.command()(dev)
-app.command()(serve)
-app.command()(migrate)
-app.command()(generate)
-app.command()(check)
-saga_commands.command("list")(list_sagas)
-saga_commands.command()(watch)
-saga_commands.command()(abort)
+# A list of commands has a line for each: `short_help` is what fits into it.
+app.command(short_help="Run a coordinator to play with, and print each saga.")(dev)
+app.command(short_help="Run a coordinator until it is told to stop.")(serve)
+app.command(short_help="Bring the ledger's tables to this release's schema.")(migrate)
+app.command(short_help="Generate Python modules and stubs from your protos.")(generate)
+app.command(short_help="Check saga definitions, and say what each step does.")(check)
+saga_commands.command("list", short_help="List sagas, newest first; options choose which.")(list_sagas)
+saga_commands.command(short_help="Watch a saga until it ends, or a list of sagas.")(watch)
+saga_commands.command(short_help="Have a saga rolled back, if that can still be.")(abort)
 saga_commands.command()(run_now)
-saga_commands.command()(terminate)
+saga_commands.command(short_help="Stop a saga: then only what a person retries is called.")(terminate)
 app.add_typer(saga_commands, name="saga")
 app.add_typer(definition_commands, name="definition")
-app.add_typer(participant_commands, name="participant")
+app.add_typer(participant_commands, name="participant", short_help="Look at participants, add and remove static ones.")
 app.add_typer(deadletter_commands, name="deadletter")
+
+
+def _installed() -> str:
+    try:
+        return f"amends {installed_version('amends')}"
+    except PackageNotFoundError:
+        return "amends, not installed"
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(_installed())
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Print the version of amends.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """What the program itself can be asked, before any command."""
 
 
 @app.command()
 def version() -> None:
     """Print the version of amends."""
-    try:
-        typer.echo(f"amends {installed_version('amends')}")
-    except PackageNotFoundError:
-        typer.echo("amends, not installed")
+    typer.echo(_installed())
 
 
 def run() -> int:

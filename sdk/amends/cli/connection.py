@@ -30,9 +30,8 @@ BROKEN_OFF = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, gr
 
 ADVICE = {
     "INVALID_PAYLOAD": "Send what the definition's input type describes.",
-    "SAGA_NOT_FOUND": "`amends saga list` shows those there are; also check the coordinator's address.",
+    "SAGA_NOT_FOUND": "`amends saga list` shows those there are.",
     "DEFINITION_NOT_FOUND": "The program that uses a definition registers it: check the name, or run that first.",
-    "SAGA_ID_IN_USE": "The saga that exists is unchanged: use a new id.",
     "DEAD_LETTER_NOT_FOUND": "`amends deadletter list` shows those there are; also check the coordinator's address.",
     "DEAD_LETTER_CLOSED": "`amends saga get` shows how the saga stands.",
     "NOTHING_TO_REPEAT": "Find out what became of it, then `amends deadletter resolve`.",
@@ -117,6 +116,8 @@ def explain(error: grpc.aio.AioRpcError, address: str) -> Iterator[str]:
         yield f"the coordinator at {address} refused: {said} ({reason})"
         for request in _details(error, BadRequest):
             for violation in request.field_violations:
+                if violation.description in said:
+                    continue  # as it is where there is only one
                 yield f"  {cut(violation.field)}: {cut(violation.description, 512)}"
         if reason in ADVICE:
             yield ADVICE[reason]

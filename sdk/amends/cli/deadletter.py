@@ -48,7 +48,7 @@ class Found(StrEnum):
     UNDONE_BY_HAND = "undone-by-hand"
 
 
-@deadletter_commands.command("list")
+@deadletter_commands.command("list", short_help="List open dead letters, oldest first.")
 def list_dead_letters(
     saga: Annotated[str, typer.Option("--saga", metavar="ID", help="Only those of this saga.")] = "",
     closed: Annotated[bool, typer.Option("--closed", help="Also those that are settled.")] = False,

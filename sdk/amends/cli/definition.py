@@ -104,7 +104,7 @@ def _change(before: SagaDefinition | None, stored: SagaDefinition) -> str:
     return f"changed, new sagas begin with it (before: {before.version})"
 
 
-@definition_commands.command("list")
+@definition_commands.command("list", short_help="List definitions, newest first, one line per version.")
 def list_definitions(
     name: Annotated[str, typer.Option(help="Only versions of the definition of this name.")] = "",
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,

@@ -42,7 +42,7 @@ participant_commands = typer.Typer(
 )
 
 
-@participant_commands.command()
+@participant_commands.command(short_help="Make one known that knows nothing of sagas, or change it.")
 def add(  # noqa: PLR0913, PLR0917 - a command has an argument for each option
     name: Name,
     target: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where it is; dns:///HOST:PORT is looked up anew.")],
@@ -115,7 +115,7 @@ def add(  # noqa: PLR0913, PLR0917 - a command has an argument for each option
         typer.echo(f"  {cut(each)}")
 
 
-@participant_commands.command("list")
+@participant_commands.command("list", short_help="List participants by name, a line for each process.")
 def list_participants(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     coordinator: Coordinator = DEFAULT_COORDINATOR,
@@ -139,7 +139,7 @@ def list_participants(
         console().print(line, soft_wrap=True)
 
 
-@participant_commands.command()
+@participant_commands.command(short_help="Take a static participant out; sagas that need it wait.")
 def remove(name: Name, coordinator: Coordinator = DEFAULT_COORDINATOR) -> None:
     """Take a static participant out; sagas that need it wait, as if it were down."""
 

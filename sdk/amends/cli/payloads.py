@@ -35,7 +35,16 @@ UNKNOWN_FIELD = re.compile(
 )
 UNPRINTABLE = re.compile(r"[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 """What JSON allows in strings and terminals obey: control characters, and those that turn the direction of writing."""
-NO_OBJECT = re.compile(r"'(?P<type>\w+)' object is not (iterable|subscriptable)")
+PYTHONS_WORDS = (
+    (re.compile(r"'(\w+)' object is not (?:iterable|subscriptable)"), r"an object is wanted here, not \1"),
+    (
+        re.compile(r"invalid literal for int\(\) with base 10: (.*)", re.DOTALL),
+        r"a whole number is wanted here, not \1",
+    ),
+    (re.compile(r"int\(\) argument must be .*, not '(\w+)'"), r"a whole number is wanted here, not \1"),
+    (re.compile(r"expected string or bytes-like object, got '(\w+)'"), r"a string is wanted here, not \1"),
+)
+"""What protobuf passes on from Python about a value of the wrong kind, and what that means in JSON."""
 
 
 def pool_of(definition: SagaDefinition) -> DescriptorPool:
@@ -205,6 +214,7 @@ def explain_parse_error(said: str, type_name: str, option: str) -> list[str]:
             f"{option}: {'.'.join([*path, unknown['field']])} is no field of {unknown['type']}.",
             f"It has: {known}." if known else "It has no fields.",
         ]
-    said = NO_OBJECT.sub(lambda match: f"an object is wanted here, not {match['type']}", said)
+    for pythons, meant in PYTHONS_WORDS:
+        said = pythons.sub(meant, said)
     where = f"field {'.'.join(path)} of {type_name}" if path else type_name
     return [f"{option}: {where}: {said.strip().rstrip('.')}."]

@@ -88,7 +88,7 @@ def start(
         raise typer.Exit(int(saga.state != Saga.STATE_COMMITTED))
 
 
-@saga_commands.command()
+@saga_commands.command(short_help="Show a saga: each ledger row and attempt, and their times.")
 def get(
     saga_id: Annotated[str, typer.Argument(metavar="ID", help="The saga's id.", show_default=False)],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, payloads included.")] = False,

@@ -6,6 +6,9 @@ import subprocess
 import sys
 
 import pytest
+from typer.testing import CliRunner
+
+from amends.cli.app import app
 
 WITHOUT = """\
 import sys
@@ -43,3 +46,18 @@ def test_little_is_loaded() -> None:
     done = python(LOADED)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("amends ")
+
+
+@pytest.mark.parametrize("group", [[], ["saga"], ["definition"], ["participant"], ["deadletter"]])
+def test_a_list_of_commands_cuts_nothing_off(runner: CliRunner, group: list[str]) -> None:
+    """What each command does is told whole, in 80 columns."""
+    done = runner.invoke(app, [*group, "--help"], env={"COLUMNS": "80"})
+    assert done.exit_code == 0
+    assert "..." not in done.stdout.partition("Commands:")[2]
+
+
+def test_the_version_is_told_as_programs_do(runner: CliRunner) -> None:
+    """`--version`, where most people look for it, says what `version` says."""
+    asked = runner.invoke(app, ["--version"])
+    assert (asked.exit_code, asked.stdout) == (0, runner.invoke(app, ["version"]).stdout)
+    assert asked.stdout.startswith("amends")

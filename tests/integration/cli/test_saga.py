@@ -114,7 +114,15 @@ def test_a_wait_tells_once_what_holds_the_saga_up(api: SagaApi, runner: CliRunne
         ("null", "--input must be a JSON object with the fields of shop.orders.v1.PlaceOrder."),
         ('{"colour": 1}', "--input: colour is no field of shop.orders.v1.PlaceOrder.\nIt has: customerId, sku, "),
         ('{"total": {"cents": 1}}', "--input: total.cents is no field of shop.money.v1.Money.\nIt has: currencyCode, "),
-        ('{"quantity": "two"}', "--input: field quantity of shop.orders.v1.PlaceOrder: "),
+        (
+            '{"quantity": "two"}',
+            "--input: field quantity of shop.orders.v1.PlaceOrder: a whole number is wanted here, not 'two'.",
+        ),
+        (
+            '{"quantity": [2]}',
+            "--input: field quantity of shop.orders.v1.PlaceOrder: a whole number is wanted here, not l",
+        ),
+        ('{"sku": 2}', "--input: field sku of shop.orders.v1.PlaceOrder: a string is wanted here, not int."),
         ('{"quantity": 99999999999}', "--input: field quantity of shop.orders.v1.PlaceOrder: Value out of range"),
         ('{"total": {"minorUnits": 1.5}}', "--input: field total.minorUnits of shop.orders.v1.PlaceOrder: "),
         ('{"total": 12}', "--input: field total of shop.orders.v1.PlaceOrder: an object is wanted here, not int."),
@@ -180,7 +188,7 @@ def test_definition_with_broken_types(api: SagaApi, runner: CliRunner) -> None:
 
 
 def test_every_field_that_a_coordinator_refuses_is_listed(api: SagaApi, runner: CliRunner) -> None:
-    """`BadRequest` details become a line each."""
+    """`BadRequest` details become a line each, unless the message says the same."""
     fields = {"saga_id": "has a space", "labels": "too many"}
     api.refusals["StartSaga"] = lambda context: refuse(
         context, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST", "2 fields are malformed", fields
@@ -192,6 +200,11 @@ def test_every_field_that_a_coordinator_refuses_is_listed(api: SagaApi, runner: 
         "  saga_id: has a space\n"
         "  labels: too many\n"
     )
+    api.refusals["StartSaga"] = lambda context: refuse(
+        context, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST", "saga_id: has a space", {"saga_id": "has a space"}
+    )
+    done = runner.invoke(app, ["saga", "start", "order", "--input", "{}", "--coordinator", api.address])
+    assert done.stderr == f"the coordinator at {api.address} refused: saga_id: has a space (INVALID_REQUEST)\n"
 
 
 @pytest.mark.parametrize(
@@ -251,7 +264,7 @@ def test_get_unknown_saga(api: SagaApi, runner: CliRunner) -> None:
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr == (
         f"the coordinator at {api.address} refused: no saga has the id nope (SAGA_NOT_FOUND)\n"
-        "`amends saga list` shows those there are; also check the coordinator's address.\n"
+        "`amends saga list` shows those there are.\n"
     )
 
 
