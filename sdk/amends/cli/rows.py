@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -12,20 +12,39 @@ from amends.cli.show import BACKWARD, BAD, BUSY, QUIET, age, columns, saga_state
 from amends.v1.saga_pb2 import Saga
 
 TITLES = ("SAGA", "DEFINITION", "STATE", "PROGRESS", "BEGUN", "TOOK", "")
+LEAST_NEEDED = ("BEGUN", "TOOK", "DEFINITION", "PROGRESS")
+"""What a narrow terminal does without, in this order; the saga, its state and what is the matter with it stay."""
 BAR_CELLS = 10
 BLOCKS, PLAIN_BLOCKS = ("█", "░"), ("#", ".")
 
 
-def saga_rows(sagas: Iterable[Saga], output: Console, *, shows_progress_time: bool = False) -> Iterator[Text]:
+def saga_rows(
+    sagas: Iterable[Saga], output: Console, *, shows_progress_time: bool = False, width: int | None = None
+) -> Iterator[Text]:
     """The lines of a list, under their titles.
 
     Arguments:
         sagas: what to list.
         output: where it will be printed: bars are for terminals, and use no character that it doesn't know.
         shows_progress_time: whether to say since when each hasn't got on.
+        width: how many cells a line has; None: as many as it takes.
     """
+    titles = list(TITLES)
     rows = [[*_cells(saga, output), _note(saga, shows_progress_time=shows_progress_time)] for saga in sagas]
-    return columns(TITLES, rows)
+    for title in LEAST_NEEDED:
+        if width is None or _width([[Text(each) for each in titles], *rows]) <= width:
+            break
+        spare = titles.index(title)
+        del titles[spare]
+        for row in rows:
+            del row[spare]
+    return columns(titles, rows)
+
+
+def _width(table: Sequence[Sequence[Text]]) -> int:
+    """How many cells its longest line has; the gaps between columns are of two."""
+    widths: list[int] = [max(cell.cell_len for cell in column) for column in zip(*table, strict=True)]
+    return sum(widths) + 2 * (len(widths) - 1)
 
 
 def saga_line(saga: Saga, output: Console) -> Text:

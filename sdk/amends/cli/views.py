@@ -82,7 +82,8 @@ class ListScreen(Screen):
 
     def show(self, shown: list[Saga]) -> None:
         """Show how they are now."""
-        lines = list(saga_rows(shown, self._output, shows_progress_time=self._shows_progress_time))
+        room = self._output.width
+        lines = list(saga_rows(shown, self._output, shows_progress_time=self._shows_progress_time, width=room))
         for line in lines:
             line.no_wrap, line.overflow = True, "ellipsis"  # a wrapped line would take the place of a saga
         self.draw(Group(*lines) if shown else Text("no sagas", QUIET))

@@ -62,6 +62,27 @@ def test_the_list_in_the_docs_is_what_is_printed() -> None:
     assert "\n".join(lines) in (CHECKOUT / "docs" / "operating.md").read_text("utf-8")
 
 
+@pytest.mark.parametrize(
+    ("width", "titles"),
+    [
+        (200, "SAGA DEFINITION STATE PROGRESS BEGUN TOOK"),
+        (120, "SAGA DEFINITION STATE PROGRESS TOOK"),
+        (100, "SAGA STATE PROGRESS"),
+        (80, "SAGA STATE"),
+        (20, "SAGA STATE"),
+    ],
+)
+def test_what_needs_a_person_is_seen_in_a_narrow_terminal(width: int, titles: str) -> None:
+    """Where a line is cut off, its end is what an operator looks for: columns that tell less go first."""
+    saga = stuck_saga()
+    saga.saga_id, saga.compensations_owed = "01a2306b-c913-72fa-b058-1979f1748dc0", 1
+    saga.state = Saga.STATE_COMPENSATION_FAILED
+    head, line = (each.plain for each in saga_rows([saga], terminal("utf-8"), width=width))
+    assert " ".join(head.split()) == titles
+    assert line.endswith("attention required")
+    assert len(line) <= max(width, 77)
+
+
 def test_a_line_for_itself() -> None:
     """What isn't there takes no place."""
     assert saga_line(stuck_saga(), PIPE).plain == (
