@@ -48,6 +48,11 @@ class Found(StrEnum):
     UNDONE_BY_HAND = "undone-by-hand"
 
 
+WHAT_TO_DO = (
+    "when you know what happened: `amends deadletter retry ID` or `amends deadletter resolve ID FOUND` (--help)"
+)
+
+
 @deadletter_commands.command("list", short_help="List open dead letters, oldest first.")
 def list_dead_letters(
     saga: Annotated[str, typer.Option("--saga", metavar="ID", help="Only those of this saga.")] = "",
@@ -74,6 +79,8 @@ def list_dead_letters(
         output.print(line, soft_wrap=True)
     if answer.next_page_token:
         typer.echo(f"these are the oldest {limit}; --limit shows more", err=True)
+    if not all(letter.HasField("close_time") for letter in answer.dead_letters):
+        typer.echo(WHAT_TO_DO, err=True)
 
 
 @deadletter_commands.command()

@@ -65,8 +65,17 @@ def test_dead_letters_are_counted_by_kind_and_listed(api: SagaApi, runner: CliRu
     assert lines[3].split() == ["DEAD", "LETTER", "SAGA", "CALL", "REASON", "OPENED", "SAID"]
     assert lines[4].split()[:5] == [LETTER, "order-1043", "authorize", "compensation", "BUDGET_SPENT"]
     assert lines[4].endswith("UNAVAILABLE connection refused")
-    assert done.stderr == "these are the oldest 1; --limit shows more\n"
+    assert done.stderr.startswith("these are the oldest 1; --limit shows more\nwhen you know what happened: `amends ")
     assert api.verbs == [ListDeadLettersRequest(page_size=1)]
+
+
+def test_what_is_settled_asks_for_nothing(api: SagaApi, runner: CliRunner) -> None:
+    """Only where something is open the list ends with what can be done about it."""
+    (letter,) = stuck_saga().dead_letters
+    letter.close_time.CopyFrom(at(0))
+    api.dead_letters = ListDeadLettersResponse(dead_letters=[letter])
+    done = runner.invoke(app, ["deadletter", "list", "--closed", "--coordinator", api.address])
+    assert (done.exit_code, done.stderr) == (0, "")
 
 
 def test_no_dead_letters(api: SagaApi, runner: CliRunner) -> None:
