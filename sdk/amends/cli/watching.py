@@ -1,6 +1,8 @@
 """The command `saga watch`, and `saga get --follow`: one saga until it ends, or a list while somebody looks."""
 
 import asyncio
+import signal
+import threading
 from collections.abc import Coroutine
 from contextlib import aclosing
 from typing import Annotated, NoReturn
@@ -56,9 +58,24 @@ def follow(address: str, saga_id: str, *, as_json: bool) -> NoReturn:
 def _until_interrupted(watching: Coroutine[object, object, int], *, code: int) -> int:
     """The exit code; `code` if Ctrl-C ended it."""
     try:
-        return asyncio.run(watching)
-    except KeyboardInterrupt:
+        return asyncio.run(_heard_by_the_loop(watching))
+    except (KeyboardInterrupt, asyncio.CancelledError):
         return code
+
+
+async def _heard_by_the_loop(watching: Coroutine[object, object, int]) -> int:
+    """The same, cancelled by Ctrl-C at once. What `asyncio.run` does about that is done when the loop next wakes, which
+    a signal to another thread doesn't make it do, nor one that comes the moment before it waits.
+    """
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None  # this is a coroutine
+    if threading.current_thread() is not threading.main_thread():
+        return await watching  # a test's: signals are for the main thread
+    loop.add_signal_handler(signal.SIGINT, task.cancel)
+    try:
+        return await watching
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
 
 
 async def _watch_one(address: str, saga_id: str) -> int:

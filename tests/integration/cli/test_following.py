@@ -34,6 +34,17 @@ from tests.scenarios.sagas import steps
 from tests.unit.cli.sagas import committed_saga, stuck_saga
 
 AMENDS = [sys.executable, "-c", "import sys; from amends.cli import main; sys.exit(main())"]
+PRESSED_IN_A_THREAD = """\
+import signal, sys, threading
+from amends.cli import main
+
+def press():
+    sys.stdin.readline()
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+threading.Thread(target=press, daemon=True).start()
+sys.exit(main())
+"""
 BOUND_S = 60.0
 ROWS, COLUMNS = 12, 100
 CLEARED_LINE = "\x1b[2K"
@@ -116,6 +127,26 @@ def test_a_terminal_is_drawn_anew_until_ctrl_c(api: SagaApi) -> None:
     assert "├──" in last
     assert "\x1b[33m▓▓" in last
     assert "Ctrl-C" not in last
+
+
+@pytest.mark.parametrize("command", [["get", "order-1043", "--follow"], ["watch", "order-1043"]])
+def test_ctrl_c_is_heard_while_nothing_happens(api: SagaApi, command: list[str]) -> None:
+    """The operating system may interrupt another thread than the one that waits for news, or just before it waits: that
+    wakes nobody, and a saga that waits for hours brings no news.
+    """
+    begun = stuck_saga()
+    api.changes[begun.saga_id], api.goes_on = [begun], {begun.saga_id}
+    arguments = ["saga", *command, "--coordinator", api.address]
+    with subprocess.Popen(
+        [sys.executable, "-c", PRESSED_IN_A_THREAD, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as watching:
+        assert watching.stdout is not None
+        assert watching.stdout.readline()
+        try:
+            watching.communicate(b"now\n", timeout=BOUND_S / 6)
+        finally:
+            watching.kill()
+    assert watching.returncode == 130
 
 
 def test_a_saga_that_ends_ends_it(api: SagaApi) -> None:
