@@ -15,7 +15,11 @@ from amends_coordinator.ledger.postgresql import PostgresqlDialect
 from amends_coordinator.ledger.sql import SqlLedger
 from tests.conformance.ledger.sagas import DEFINITION, NODE, plan_of
 
-LEASE_S = 0.6
+LEASE_S = 6.0
+"""No test waits for it, and no machine is so busy that what answers at all takes longer."""
+
+SHORT_LEASE_S = 0.6
+"""For tests that wait until it is over."""
 
 
 class PlantedError(Exception):
@@ -67,9 +71,11 @@ def times(count: int, hook: Callable[[Connection], None]) -> Callable[[Connectio
     return limited
 
 
-async def open_server(url: str, *, patience_s: float = 10.0) -> tuple[SqlLedger, FaultyDialect]:
+async def open_server(
+    url: str, *, patience_s: float = 10.0, lease_s: float = LEASE_S
+) -> tuple[SqlLedger, FaultyDialect]:
     """The ledger of this database, opened by `NODE`, and its dialect."""
-    dialect = FaultyDialect(url)
+    dialect = FaultyDialect(url, lease_s=lease_s)
     ledger = SqlLedger(dialect, patience_s=patience_s)
     await ledger.open(NODE, plans=plan_of)
     await ledger.put_definition(DEFINITION)

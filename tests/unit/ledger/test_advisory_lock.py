@@ -16,7 +16,7 @@ from amends_coordinator.ledger.sql import SqlLedger
 from amends_coordinator.ports.ledger import LedgerLockedError, LedgerUnavailableError, NodeFencedError
 from tests.conformance.ledger.sagas import DEFINITION, NODE, advanced, after, new, plan_of, saga, stored, write
 from tests.postgres import PostgresServer
-from tests.unit.ledger.servers import LEASE_S, FaultyDialect, ask, open_server
+from tests.unit.ledger.servers import SHORT_LEASE_S, FaultyDialect, ask, open_server
 from tests.waiting import eventually
 
 NEXT = NodeId("node-2")
@@ -59,7 +59,7 @@ async def test_a_second_process_is_refused_until_the_first_is_killed(postgres_le
     try:
         assert holder.stdout is not None
         assert await asyncio.to_thread(holder.stdout.readline) == b"holding\n"
-        ledger = SqlLedger(FaultyDialect(postgres_ledger))
+        ledger = SqlLedger(FaultyDialect(postgres_ledger, lease_s=SHORT_LEASE_S))
         with pytest.raises(LedgerLockedError, match=r"session \d+ \(amends\) from 127.0.0.1 holds the lock.*Stop that"):
             await ledger.open(NEXT, plans=plan_of)
         with pytest.raises(LedgerLockedError):
@@ -68,7 +68,7 @@ async def test_a_second_process_is_refused_until_the_first_is_killed(postgres_le
         await asyncio.to_thread(holder.wait)
         begun = time.monotonic()
         await ledger.open(NEXT, plans=plan_of)
-        assert time.monotonic() - begun >= LEASE_S
+        assert time.monotonic() - begun >= SHORT_LEASE_S
         (found,) = await ledger.claim(now=after(1), limit=5, held=frozenset())
         assert found.saga.id == SagaId("order-1")
         await ledger.close()
@@ -118,7 +118,7 @@ async def test_a_lost_lock_ends_the_incarnation(postgres_ledger: str) -> None:
     with pytest.raises(NodeFencedError, match="lost the lock of postgresql://"):
         await ledger.heartbeat(after(2))
     assert await ledger.load(value.id) == stored(value, 1)
-    again = SqlLedger(FaultyDialect(postgres_ledger))
+    again = SqlLedger(FaultyDialect(postgres_ledger, lease_s=SHORT_LEASE_S))
     await again.open(NEXT, plans=plan_of)
     (found,) = await again.claim(now=after(1), limit=5, held=frozenset())
     assert found.version == 3

@@ -14,7 +14,7 @@ from amends_coordinator.core.states import SagaState
 from amends_coordinator.ledger.sql import SqlLedger
 from amends_coordinator.ports.ledger import InstanceRow, LedgerUnavailableError, ParticipantRow
 from tests.conformance.ledger.sagas import START, advanced, after, new, plan_of, saga, write
-from tests.unit.ledger.servers import FaultyDialect, open_server, operator
+from tests.unit.ledger.servers import SHORT_LEASE_S, FaultyDialect, open_server, operator
 from tests.waiting import eventually
 
 LOCKS: dict[str, LiteralString] = {
@@ -114,7 +114,7 @@ async def test_a_locked_saga_of_a_dead_incarnation(postgres_ledger: str) -> None
     await asyncio.gather(*(ledger.start(new(saga(f"order-{number}"))) for number in range(3)))
     await ledger.abandon()
     with operator(postgres_ledger, LOCKS["the saga's row"]):
-        again = SqlLedger(FaultyDialect(postgres_ledger))
+        again = SqlLedger(FaultyDialect(postgres_ledger, lease_s=SHORT_LEASE_S))
         await again.open(NodeId("node-2"), plans=plan_of)
         claimed = await again.claim(now=after(5), limit=10, held=frozenset())
         assert {found.saga.id for found in claimed} == {"order-1", "order-2"}

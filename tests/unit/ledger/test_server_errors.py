@@ -20,7 +20,7 @@ from amends_coordinator.ports.ledger import LedgerUnavailableError, Started, Sup
 from amends_coordinator.ports.repairs import AuditEntry
 from tests.conformance.ledger.sagas import advanced, after, new, plan_of, saga, stored, write
 from tests.postgres import PostgresServer
-from tests.unit.ledger.servers import FaultyDialect, ask, lose_answer, open_server, times
+from tests.unit.ledger.servers import SHORT_LEASE_S, FaultyDialect, ask, lose_answer, open_server, times
 from tests.waiting import eventually
 
 
@@ -204,7 +204,7 @@ async def test_an_outage_of_the_server(postgres: PostgresServer, postgres_ledger
     finally:
         postgres.start()
     await ledger.abandon()
-    again = SqlLedger(FaultyDialect(postgres_ledger))
+    again = SqlLedger(FaultyDialect(postgres_ledger, lease_s=SHORT_LEASE_S))
     await again.open(NodeId("node-2"), plans=plan_of)
     found = await again.load(value.id)
     assert found == stored(replace(value, due_time=value.updated_time), 2, owner=None)
@@ -228,7 +228,7 @@ async def test_questions_survive_connections_that_ended(postgres_ledger: str) ->
 
 async def test_a_frozen_transaction_is_ended_by_the_server(postgres_ledger: str) -> None:
     """S7, L1: a node that stops in the middle of a transaction keeps its locks for less than its lease."""
-    dialect = FaultyDialect(postgres_ledger)
+    dialect = FaultyDialect(postgres_ledger, lease_s=3)
     engine = dialect.writer_engine()
     connection = engine.connect()
     dialect.begin_write(connection)
@@ -289,7 +289,7 @@ async def test_a_server_that_says_nothing(postgres: PostgresServer, postgres_led
     """S11, L2: a frozen server keeps every connection open and answers nothing. Whoever asks is told in bounded time,
     and so is whoever closes the ledger; once it goes on, so does everything.
     """
-    ledger, _ = await open_server(postgres_ledger, patience_s=0.3)
+    ledger, _ = await open_server(postgres_ledger, patience_s=0.3, lease_s=SHORT_LEASE_S)
     (value,) = await started(ledger, 1)
     decision = write(advanced(value, "authorize", time=after(1)), 1)
     with postgres.frozen():
@@ -300,7 +300,7 @@ async def test_a_server_that_says_nothing(postgres: PostgresServer, postgres_led
             assert [type(result) for result in results] == [LedgerUnavailableError] * 3
             with pytest.raises(LedgerUnavailableError):
                 await ledger.close()
-    again = SqlLedger(FaultyDialect(postgres_ledger))
+    again = SqlLedger(FaultyDialect(postgres_ledger, lease_s=SHORT_LEASE_S))
     await again.open(NodeId("node-2"), plans=plan_of)
     assert await again.load(value.id) is not None
     await again.close()
