@@ -108,19 +108,21 @@ class SqliteRig:
 
 
 class PostgresRig:
-    """The SQL adapter on one database of a PostgreSQL, with a lease that is short enough to wait for."""
+    """The SQL adapter on one database of a PostgreSQL; who comes after a crash has a lease short enough to wait for."""
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self._lease_s = LEASE_S
 
     def ledger(self) -> Ledger:
         """See the protocol."""
-        return open_ledger(self.url, lease_s=LEASE_S)
+        return open_ledger(self.url, lease_s=self._lease_s)
 
     async def crash(self, ledger: Ledger) -> None:
         """See the protocol."""
         assert isinstance(ledger, SqlLedger)
         await ledger.abandon()
+        self._lease_s = SHORT_LEASE_S
 
     def fence(self, node: NodeId) -> None:
         """See the protocol."""
@@ -144,10 +146,11 @@ def empty_ledger() -> bytes:
         return path.read_bytes()
 
 
-LEASE_S = 1.0
-"""On PostgreSQL a crashed incarnation is fenced only after a whole lease. Half of it is what a transaction may stand
-still for, so it is long enough for a busy machine.
-"""
+LEASE_S = 6.0
+"""Half of it is what a transaction on PostgreSQL may stand still for: no machine is so busy."""
+
+SHORT_LEASE_S = 1.0
+"""On PostgreSQL a crashed incarnation is fenced only after a whole lease of the next one."""
 
 
 async def opened(rig: Rig, node: NodeId = NODE, *, plans: Callable[[StoredDefinition], Plan] = plan_of) -> Ledger:
