@@ -34,7 +34,8 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.service_config_disable_resolution", 1),
     # gRPC's own default waits up to two minutes before it sees that a coordinator is back.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    # Not what its name says: so long may an attempt to connect take, through proxies and to a server that is far away.
+    ("grpc.min_reconnect_backoff_ms", 5_000),
     ("grpc.max_reconnect_backoff_ms", 2_000),
     # A saga with all its requests and responses: far above what limits on payloads and steps make likely.
     ("grpc.max_receive_message_length", 64 * 1024 * 1024),

@@ -24,7 +24,7 @@ OK_HEADERS: Fields = ((b":status", b"200"), (b"content-type", b"application/grpc
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wire:
     """What is written for each call: headers, the bytes of the body as they are, trailers; then perhaps a reset, or the
-    end of the connection.
+    end of the connection. Whoever connects hears nothing for the first `late_s` seconds.
     """
 
     headers: Fields | None = OK_HEADERS
@@ -32,6 +32,7 @@ class Wire:
     trailers: Fields | None = None
     reset: int | None = None
     hang_up: bool = False
+    late_s: float = 0
 
 
 def message(data: bytes, *, compressed: int = 0, length: int | None = None) -> bytes:
@@ -94,6 +95,8 @@ async def _talk(talk: Talk, reader: asyncio.StreamReader, writer: asyncio.Stream
 
 async def _converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, wire: Wire) -> None:
     await reader.readexactly(PREFACE_BYTES)
+    with suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.Event().wait(), wire.late_s)
     writer.write(_frame(SETTINGS, 0, 0))
     while True:
         head = await reader.readexactly(9)

@@ -66,7 +66,8 @@ def channel_options(payload_limit_bytes: int) -> list[tuple[str, str | int]]:
         ("grpc.enable_retries", 0),
         ("grpc.service_config_disable_resolution", 1),
         ("grpc.initial_reconnect_backoff_ms", 100),
-        ("grpc.min_reconnect_backoff_ms", 100),
+        # Not what its name says: so long may an attempt to connect take, with TLS and a server that is far away.
+        ("grpc.min_reconnect_backoff_ms", 5_000),
         ("grpc.max_reconnect_backoff_ms", 2_000),
         ("grpc.max_send_message_length", payload_limit_bytes + room_for_framing),
         ("grpc.max_receive_message_length", payload_limit_bytes + room_for_framing),

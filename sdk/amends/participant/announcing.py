@@ -48,8 +48,8 @@ SHORTEST_RENEWAL_S = 0.05
 CHANNEL_OPTIONS = (
     ("grpc.enable_retries", 0),  # the pauses below are the only repetition
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 2000),
+    ("grpc.min_reconnect_backoff_ms", 5_000),  # so long may an attempt to connect take, whatever the name says
+    ("grpc.max_reconnect_backoff_ms", 2_000),
 )
 
 
