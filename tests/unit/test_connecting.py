@@ -26,5 +26,5 @@ LATE = Wire(late_s=0.6, body=message(b"here"), trailers=((b"grpc-status", b"0"),
 async def test_a_server_that_is_slow_to_shake_hands(options: Sequence[tuple[str, str | int]]) -> None:
     """L1: a server that is far away, or busy, is connected to at the first attempt; nobody calls it down meanwhile."""
     async with wire_server(LATE) as address, grpc.aio.insecure_channel(address, options=options) as channel:
-        call = channel.unary_unary("/shop.Desk/Sell")
+        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary("/shop.Desk/Sell")
         assert await call(b"", timeout=30) == b"here"
