@@ -30,7 +30,7 @@ async def test_f14_a_stream_of_starts_dies_with_its_coordinator(tmp_path: Path) 
     """
     async with scene(tmp_path) as stage:
         saga = steps("a", "b")
-        client = await ListingClient(stage.coordinator.address).__aenter__()
+        client = await ListingClient(stage.coordinator.address, unavailable_timeout=BOUND).__aenter__()
         running = [
             asyncio.create_task(client.run(saga, ScenarioInput(), saga_id=f"f14-{number}", timeout=BOUND))
             for number in range(COUNT)
