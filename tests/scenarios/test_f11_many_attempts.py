@@ -30,7 +30,7 @@ pytestmark = pytest.mark.scenario
 MANY = 60
 CAP_S = 0.02
 SLACK_S = 20.0
-"""What a busy machine may add to a gap; a delay that had gone on doubling would be longer from the fifteenth attempt on."""
+"""What a busy machine may add to a gap; a delay that went on doubling would be longer from the fifteenth attempt on."""
 
 
 def definition() -> Timeline:
