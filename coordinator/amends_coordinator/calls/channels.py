@@ -69,6 +69,11 @@ def channel_options(payload_limit_bytes: int) -> list[tuple[str, str | int]]:
         # Not what its name says: so long may an attempt to connect take, with TLS and a server that is far away.
         ("grpc.min_reconnect_backoff_ms", 5_000),
         ("grpc.max_reconnect_backoff_ms", 2_000),
+        # A connection that a machine or a NAT took with it in silence is given up once nothing was acknowledged for
+        # ten seconds. The kernel sees to that (TCP_USER_TIMEOUT); gRPC's pings, which not every server permits so
+        # often, are as good as off.
+        ("grpc.keepalive_time_ms", 3_600_000),
+        ("grpc.keepalive_timeout_ms", 10_000),
         ("grpc.max_send_message_length", payload_limit_bytes + room_for_framing),
         ("grpc.max_receive_message_length", payload_limit_bytes + room_for_framing),
         ("grpc.max_metadata_size", TRAILERS_LIMIT_BYTES),

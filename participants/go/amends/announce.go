@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -24,7 +25,12 @@ const (
 	deregisterTimeout = time.Second
 	firstPause        = 100 * time.Millisecond
 	longestPause      = 2 * time.Second
+	connectTimeout    = 5 * time.Second
 )
+
+// With it a connection is given up that nobody acknowledges for ten seconds: a machine that vanished, or a NAT that
+// forgot it, says nothing, and the system would go on sending for a quarter of an hour.
+var alive = keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}
 
 // Announcement is what the coordinator is told: who is here, where, and what it serves.
 type Announcement struct {
@@ -47,7 +53,8 @@ func Announce(ctx context.Context, coordinator string, what Announcement) error 
 	connection, err := grpc.NewClient(
 		coordinator,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnecting, MinConnectTimeout: longestPause}),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnecting, MinConnectTimeout: connectTimeout}),
+		grpc.WithKeepaliveParams(alive),
 		grpc.WithDisableServiceConfig(), // the pauses below are the only repetition
 		grpc.WithDisableRetry(),
 	)

@@ -50,6 +50,8 @@ CHANNEL_OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 5_000),  # so long may an attempt to connect take, whatever the name says
     ("grpc.max_reconnect_backoff_ms", 2_000),
+    ("grpc.keepalive_time_ms", 20_000),  # and so a connection is given up that nobody acknowledges for ten seconds
+    ("grpc.keepalive_timeout_ms", 10_000),
 )
 
 
