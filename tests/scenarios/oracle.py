@@ -54,7 +54,7 @@ def judge(saga: saga_pb2.Saga, journal: Journal, definition: Saga[Any, Any] | No
         _says_what_is_left(saga, done, undone)
     _one_key_each(entries)
     _never_two_at_once(entries)
-    _no_undo_beside_an_action(entries)
+    _no_undo_beside_an_action(saga, entries)
     _intent_before_call(saga, entries)
 
 
@@ -151,16 +151,24 @@ def _never_two_at_once(entries: list[Entry]) -> None:
             raise AssertionError(f"attempt {entry.attempt} of {entry.key} ended while attempt {running} was running")
 
 
-def _no_undo_beside_an_action(entries: list[Entry]) -> None:
+def _no_undo_beside_an_action(saga: saga_pb2.Saga, entries: list[Entry]) -> None:
     """S5: no compensation begins while a call of an action or lookup is in flight. One that nobody waited for any more
-    ends without an answer, as late as it likes.
+    ends without an answer, as late as it likes; or with one, where a process stood still at its deadline.
     """
+    given_up = {
+        (intent.step, intent.direction, attempt.number): attempt.end_time.ToMicroseconds() / 1e6
+        for intent in saga.intents
+        for attempt in intent.attempts
+        if attempt.status_code == "DEADLINE_EXCEEDED"
+    }
     undos = [entry.time_s for entry in entries if (entry.event, entry.direction) == ("begin", "compensation")]
     begun = {(entry.key, entry.attempt): entry.time_s for entry in entries if entry.event == "begin"}
     for entry in entries:
         if entry.event != "end" or entry.direction == "compensation" or entry.outcome in UNANSWERED:
             continue
-        beside = [time_s for time_s in undos if begun[entry.key, entry.attempt] < time_s < entry.time_s]
+        given_up_s = given_up.get((entry.step, DIRECTIONS[entry.direction], entry.attempt), entry.time_s)
+        over_s = min(entry.time_s, given_up_s)
+        beside = [time_s for time_s in undos if begun[entry.key, entry.attempt] < time_s < over_s]
         assert not beside, f"S5: a compensation began while {entry.step}/{entry.direction} was in flight"
 
 

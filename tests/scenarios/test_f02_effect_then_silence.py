@@ -22,7 +22,7 @@ pytestmark = pytest.mark.scenario
 SEVERAL = Retry(
     initial_delay=timedelta(milliseconds=10),
     maximum_delay=timedelta(milliseconds=50),
-    total_timeout=3 * SILENT,
+    total_timeout=8 * SILENT,
 )
 """Long enough for a few attempts that nobody answers."""
 
